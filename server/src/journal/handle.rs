@@ -1,0 +1,342 @@
+//! The journal at work: a writer thread that commits everything that waits, and a thread that
+//! prepares segments ahead.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::writer::{Pending, Plan, Prepared, Writer};
+use super::{Error, segment_path};
+use crate::journal::Disk;
+
+/// How long to wait before a full disk is tried again.
+const FULL_RETRY: Duration = Duration::from_secs(1);
+/// Largest record that is committed at once, unless one entry alone is larger.
+const MAX_RECORD: usize = 16 << 20;
+
+/// Resolves when the entry is durable, or to why it never will be.
+pub type Completion = oneshot::Receiver<Result<(), Error>>;
+
+/// How the journal is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Status {
+    /// Sequence of the last durable event.
+    pub durable: u64,
+    /// Commits so far.
+    pub commits: u64,
+    /// Bytes that were committed so far.
+    pub bytes: u64,
+    /// Number of the segment that is being filled.
+    pub segment: u32,
+}
+
+#[derive(Default)]
+struct Queue {
+    pending: Pending,
+    more: std::collections::VecDeque<Pending>,
+    waiters: Vec<(u64, oneshot::Sender<Result<(), Error>>)>,
+    closed: bool,
+    failed: Option<Error>,
+}
+
+#[derive(Default)]
+struct Spares {
+    wanted: Option<Plan>,
+    ready: Option<Prepared>,
+    failed: Option<Error>,
+    closed: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    work: Condvar,
+    spares: Mutex<Spares>,
+    spares_changed: Condvar,
+    full: AtomicBool,
+    queued_bytes: AtomicU64,
+    durable: AtomicU64,
+    commits: AtomicU64,
+    bytes: AtomicU64,
+    segment: AtomicU32,
+}
+
+/// A handle on the journal; clones share it. The journal closes with [`Journal::close`].
+#[derive(Clone)]
+pub struct Journal {
+    shared: Arc<Shared>,
+    threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
+}
+
+impl Journal {
+    /// Starts the threads. The first segment is prepared before this returns, unless the disk is
+    /// full.
+    pub fn start(mut writer: Writer) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        shared.durable.store(writer.next_sequence() - 1, Ordering::Release);
+        if writer.segment() == 0
+            && let Some(plan) = writer.plan()
+        {
+            match plan.prepare() {
+                Ok(prepared) => writer.adopt(prepared),
+                Err(Error::Full) => {}
+                Err(error) => return Err(std::io::Error::other(error)),
+            }
+        }
+        lock(&shared.spares).wanted = writer.plan();
+        shared.segment.store(writer.segment() as u32, Ordering::Relaxed);
+        let preparer = std::thread::Builder::new().name("journal-prepare".into()).spawn({
+            let shared = shared.clone();
+            move || prepare(&shared)
+        })?;
+        let committer = std::thread::Builder::new().name("journal-commit".into()).spawn({
+            let shared = shared.clone();
+            move || commit(&shared, writer)
+        })?;
+        Ok(Self { shared, threads: Arc::new(Mutex::new(vec![committer, preparer])) })
+    }
+
+    /// Appends an entry whose first event has this sequence, the one after the last appended.
+    /// Never blocks; the completion tells when it is durable.
+    pub fn append(&self, sequence: u64, bytes: &[u8], events: u32) -> Completion {
+        let (done, completion) = oneshot::channel();
+        let mut queue = lock(&self.shared.queue);
+        let refused = if let Some(error) = &queue.failed {
+            Some(error.clone())
+        } else if queue.closed {
+            Some(Error::Closed)
+        } else {
+            None
+        };
+        if let Some(error) = refused {
+            // Nobody listens any more, then: nothing to do.
+            let _ = done.send(Err(error));
+            return completion;
+        }
+        let was_empty = queue.pending.is_empty();
+        if queue.pending.bytes() + bytes.len() > MAX_RECORD && !was_empty {
+            let full = std::mem::take(&mut queue.pending);
+            queue.more.push_back(full);
+        }
+        if !queue.pending.push(sequence, bytes, events) {
+            let error = std::io::Error::from(std::io::ErrorKind::FileTooLarge);
+            let _ = done.send(Err(Error::io("appending to the journal")(error)));
+            return completion;
+        }
+        self.shared.queued_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        queue.waiters.push((sequence, done));
+        drop(queue);
+        if was_empty {
+            self.shared.work.notify_one();
+        }
+        completion
+    }
+
+    /// Bytes that wait to be committed.
+    pub fn queued_bytes(&self) -> u64 {
+        self.shared.queued_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether the disk is full: what was appended may wait, and no more should be.
+    pub fn is_full(&self) -> bool {
+        self.shared.full.load(Ordering::Acquire)
+    }
+
+    /// Sequence of the last durable event.
+    pub fn durable(&self) -> u64 {
+        self.shared.durable.load(Ordering::Acquire)
+    }
+
+    /// How the journal is doing.
+    pub fn status(&self) -> Status {
+        Status {
+            durable: self.durable(),
+            commits: self.shared.commits.load(Ordering::Relaxed),
+            bytes: self.shared.bytes.load(Ordering::Relaxed),
+            segment: self.shared.segment.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Commits what waits and ends the threads. Blocks until they have ended.
+    pub fn close(&self) {
+        lock(&self.shared.queue).closed = true;
+        lock(&self.shared.spares).closed = true;
+        self.shared.work.notify_all();
+        self.shared.spares_changed.notify_all();
+        for thread in std::mem::take(&mut *lock(&self.threads)) {
+            // A thread that panicked has left its word in the log, and its waiters see it.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing under these locks can be left half done by a panic.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The writer thread.
+fn commit(shared: &Shared, mut writer: Writer) {
+    let mut spent = Pending::default();
+    loop {
+        let (mut batches, waiters) = match take(shared, &mut spent) {
+            Some(work) => work,
+            None => return,
+        };
+        let mut waiters = waiters.into_iter().peekable();
+        for batch in &mut batches {
+            if let Err(error) = commit_one(shared, &mut writer, batch) {
+                lock(&shared.queue).failed = Some(error.clone());
+                let late = std::mem::take(&mut lock(&shared.queue).waiters);
+                for (_, waiter) in waiters.chain(late) {
+                    let _ = waiter.send(Err(error.clone()));
+                }
+                return;
+            }
+            let last = batch.last();
+            shared.durable.store(last, Ordering::Release);
+            shared.commits.fetch_add(1, Ordering::Relaxed);
+            shared.bytes.fetch_add(batch.bytes() as u64, Ordering::Relaxed);
+            shared.queued_bytes.fetch_sub(batch.payload_bytes(), Ordering::Relaxed);
+            while let Some((_, waiter)) = waiters.next_if(|(sequence, _)| *sequence <= last) {
+                let _ = waiter.send(Ok(()));
+            }
+        }
+        if let Some(batch) = batches.pop() {
+            spent = batch;
+            spent.clear();
+        }
+    }
+}
+
+type Work = (Vec<Pending>, Vec<(u64, oneshot::Sender<Result<(), Error>>)>);
+
+/// Waits for work and takes all of it; none when the journal is closed.
+fn take(shared: &Shared, spent: &mut Pending) -> Option<Work> {
+    let mut queue = lock(&shared.queue);
+    loop {
+        if !queue.pending.is_empty() {
+            let mut batches: Vec<Pending> = queue.more.drain(..).collect();
+            batches.push(std::mem::replace(&mut queue.pending, std::mem::take(spent)));
+            return Some((batches, std::mem::take(&mut queue.waiters)));
+        }
+        if queue.closed {
+            return None;
+        }
+        queue = shared.work.wait(queue).unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+fn commit_one(shared: &Shared, writer: &mut Writer, batch: &mut Pending) -> Result<(), Error> {
+    take_spare(shared, writer, None)?;
+    while let Some(plan) = writer.needs(batch) {
+        take_spare(shared, writer, Some(&plan))?;
+    }
+    let segment = writer.segment();
+    writer.commit(batch)?;
+    if writer.segment() != segment {
+        shared.segment.store(writer.segment() as u32, Ordering::Relaxed);
+        want(shared, writer.plan());
+    }
+    Ok(())
+}
+
+fn want(shared: &Shared, plan: Option<Plan>) {
+    let mut spares = lock(&shared.spares);
+    if spares.ready.is_none() {
+        spares.wanted = plan;
+        shared.spares_changed.notify_all();
+    }
+}
+
+/// Takes the prepared segment if it is there; waits for one if `plan` says that one is needed.
+fn take_spare(shared: &Shared, writer: &mut Writer, plan: Option<&Plan>) -> Result<(), Error> {
+    let mut spares = lock(&shared.spares);
+    loop {
+        if let Some(error) = &spares.failed {
+            return Err(error.clone());
+        }
+        if let Some(prepared) = spares.ready.take() {
+            writer.adopt(prepared);
+            return Ok(());
+        }
+        let Some(plan) = plan else { return Ok(()) };
+        if spares.closed {
+            return Err(Error::Full);
+        }
+        if spares.wanted.is_none() {
+            spares.wanted = Some(plan.clone());
+            shared.spares_changed.notify_all();
+        }
+        spares = shared.spares_changed.wait(spares).unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+/// The preparing thread.
+fn prepare(shared: &Shared) {
+    loop {
+        let plan = {
+            let mut spares = lock(&shared.spares);
+            loop {
+                if spares.closed {
+                    return;
+                }
+                if let Some(plan) = spares.wanted.clone() {
+                    break plan;
+                }
+                spares = shared.spares_changed.wait(spares).unwrap_or_else(PoisonError::into_inner);
+            }
+        };
+        let prepared = plan.prepare();
+        let mut spares = lock(&shared.spares);
+        match prepared {
+            Ok(prepared) => {
+                shared.full.store(false, Ordering::Release);
+                spares.wanted = None;
+                spares.ready = Some(prepared);
+            }
+            Err(Error::Full) => {
+                if !shared.full.swap(true, Ordering::AcqRel) {
+                    tracing::error!("the disk is full: mutations are refused until space is back");
+                }
+                let changed = &shared.spares_changed;
+                drop(
+                    changed
+                        .wait_timeout(spares, FULL_RETRY)
+                        .unwrap_or_else(PoisonError::into_inner),
+                );
+                continue;
+            }
+            Err(error) => spares.failed = Some(error),
+        }
+        shared.spares_changed.notify_all();
+    }
+}
+
+/// Deletes the segments that lie wholly at or below a sequence that a checkpoint holds.
+///
+/// The one that is being filled stays, whatever it holds.
+pub fn delete_segments(disk: &dyn Disk, current: u64, through: u64) -> Result<u32, Error> {
+    let mut deleted = 0;
+    let numbers = super::segments(disk)?;
+    for pair in numbers.windows(2) {
+        let (number, next) = (pair[0], pair[1]);
+        if number >= current {
+            break;
+        }
+        let first_of_next = super::reader::first_sequence(disk, next)?;
+        if first_of_next.is_none_or(|first| first > through + 1) {
+            break;
+        }
+        let path = segment_path(number);
+        disk.remove(&path).map_err(Error::io(format!("removing {path}")))?;
+        deleted += 1;
+    }
+    if deleted > 0 {
+        disk.sync_dir(super::DIR).map_err(Error::io("syncing the journal folder"))?;
+    }
+    Ok(deleted)
+}

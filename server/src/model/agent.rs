@@ -1,0 +1,252 @@
+//! Agents: the nodes of the tree.
+//!
+//! ```text
+//!          turn.start            turn.waiting
+//!  idle ──────────────► busy ◄──────────────► waiting
+//!   ▲                    │      turn.resumed     │
+//!   └────────────────────┴───────────────────────┘
+//!     turn.complete, turn.failed, turn.cancelled, turn.interrupted
+//!
+//!  any ──agent.terminated──► terminated
+//! ```
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::slots::Place;
+use super::turn::Over;
+use super::{
+    AgentId, Message, MessageId, Name, Party, Priority, Session, SessionState, Timestamp, Turn,
+    TurnId, Wait, WorkspaceId,
+};
+
+/// What an agent is doing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Activity {
+    /// No turn runs.
+    Idle,
+    /// A turn runs.
+    Busy(Box<Turn>),
+    /// A turn runs and is blocked on an answer; its slot is given up.
+    Waiting(Box<Turn>, Box<Wait>),
+    /// Ended for good.
+    Terminated,
+}
+
+/// Whether turns may start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Gate {
+    /// Yes.
+    #[default]
+    Open,
+    /// Only so many.
+    Gated {
+        /// Turns still permitted.
+        permits: u32,
+    },
+}
+
+/// An agent wants to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ready {
+    /// Sequence of the event since which it does: its place in the queue for a slot.
+    pub since: u64,
+    /// Whether it is its session that is wanted live, without a turn.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub resume_only: bool,
+}
+
+/// How turns ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct TurnCounts {
+    /// With an answer.
+    pub completed: u64,
+    /// With an error.
+    pub failed: u64,
+    /// Cancelled.
+    pub cancelled: u64,
+    /// By the end of the daemon.
+    pub interrupted: u64,
+}
+
+/// A node of the tree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Agent {
+    /// Identity.
+    pub id: AgentId,
+    /// Name, unique among its siblings.
+    pub name: Name,
+    /// Parent; none for a root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<AgentId>,
+    /// Live children in the order of their creation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<AgentId>,
+    /// Advisory role.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub role: String,
+    /// What it is told to be.
+    pub instructions: Arc<str>,
+    /// Where it works.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<WorkspaceId>,
+    /// Labels.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
+    /// Its session.
+    pub session: Session,
+    /// What it is doing.
+    pub activity: Activity,
+    /// Messages in the order in which they are delivered: high priority first, then oldest first.
+    /// Those of a running turn stay until it completes.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    pub inbox: VecDeque<Message>,
+    /// Whether turns may start.
+    #[serde(default)]
+    pub gate: Gate,
+    /// Whether and since when it wants to go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<Ready>,
+    /// The turn of its parent that spawned it, while that turn is not over: until then it
+    /// does not start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub born_in: Option<TurnId>,
+    /// Requests whose waiting calls were answered "pending": their answers come as messages.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outstanding: Vec<MessageId>,
+    /// Interrupted turns since the last one that ended otherwise.
+    #[serde(default)]
+    pub setbacks: u32,
+    /// How its turns ended.
+    #[serde(default)]
+    pub turns: TurnCounts,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When its activity last changed.
+    pub active_at: Timestamp,
+    /// Where it stands in the indexes of the slots; derived.
+    #[serde(skip)]
+    pub(super) place: Place,
+}
+
+impl Agent {
+    /// Whether it is not terminated.
+    pub fn is_live(&self) -> bool {
+        !matches!(self.activity, Activity::Terminated)
+    }
+
+    /// The running turn, blocked or not.
+    pub fn turn(&self) -> Option<&Turn> {
+        match &self.activity {
+            Activity::Busy(turn) | Activity::Waiting(turn, _) => Some(turn),
+            Activity::Idle | Activity::Terminated => None,
+        }
+    }
+
+    /// The running turn, if it is this one.
+    pub fn turn_is(&self, id: TurnId) -> Option<&Turn> {
+        self.turn().filter(|turn| turn.id == id)
+    }
+
+    pub(super) fn turn_mut(&mut self) -> Option<&mut Turn> {
+        match &mut self.activity {
+            Activity::Busy(turn) | Activity::Waiting(turn, _) => Some(turn),
+            Activity::Idle | Activity::Terminated => None,
+        }
+    }
+
+    /// What the running turn is blocked on.
+    pub fn wait(&self) -> Option<&Wait> {
+        match &self.activity {
+            Activity::Waiting(_, wait) => Some(wait),
+            Activity::Idle | Activity::Busy(_) | Activity::Terminated => None,
+        }
+    }
+
+    /// Whether it is blocked on an answer, in a turn or between turns.
+    pub fn is_waiting(&self) -> bool {
+        match self.activity {
+            Activity::Waiting(..) => true,
+            Activity::Idle => !self.outstanding.is_empty(),
+            Activity::Busy(_) | Activity::Terminated => false,
+        }
+    }
+
+    /// The message with this id, if it is in the inbox.
+    pub fn message(&self, id: MessageId) -> Option<&Message> {
+        self.inbox.iter().find(|message| message.id == id)
+    }
+
+    /// Messages that belong to no running turn, in the order in which they are delivered.
+    pub fn unread(&self) -> impl Iterator<Item = &Message> {
+        let taken = self.turn().map_or(&[][..], |turn| &turn.messages);
+        self.inbox.iter().filter(move |message| !taken.contains(&message.id))
+    }
+
+    /// Whether a turn may start as far as the agent itself is concerned.
+    fn may_start(&self) -> bool {
+        let let_through = match self.gate {
+            Gate::Open => true,
+            Gate::Gated { permits } => permits > 0,
+        };
+        self.born_in.is_none() && let_through
+    }
+
+    /// Where it belongs in the indexes of the slots.
+    pub(super) fn wanted_place(&self) -> Place {
+        let live = matches!(self.session.state, SessionState::Active | SessionState::Suspending);
+        let (queue, waits) = match &self.activity {
+            Activity::Idle => match self.ready {
+                Some(ready) if ready.resume_only || self.may_start() => (Some(ready.since), false),
+                _ => (None, false),
+            },
+            Activity::Waiting(_, wait) => {
+                (self.ready.filter(|_| wait.over.is_some()).map(|ready| ready.since), true)
+            }
+            Activity::Busy(_) | Activity::Terminated => (None, false),
+        };
+        let idle =
+            matches!(self.activity, Activity::Idle) && self.session.state == SessionState::Active;
+        let deadline = self.wait().filter(|wait| wait.over.is_none()).and_then(|wait| wait.until);
+        Place {
+            queue,
+            idle: idle.then_some(self.session.used),
+            held: live && !waits,
+            suspending: self.session.state == SessionState::Suspending,
+            stale: idle && self.session.stale,
+            deadline,
+            busy: matches!(self.activity, Activity::Busy(_)),
+            waiting: self.is_waiting(),
+        }
+    }
+
+    /// The message that the running turn goes on with, if its wait was answered.
+    pub(super) fn answer(&self) -> Option<&Message> {
+        match self.wait()?.over {
+            Some(Over::Answered(id)) => self.message(id),
+            Some(Over::Expired(_)) | None => None,
+        }
+    }
+
+    /// Puts a message into the inbox.
+    pub(super) fn insert(&mut self, message: Message) {
+        let place = match message.priority() {
+            Priority::Normal => self.inbox.len(),
+            Priority::High => self
+                .inbox
+                .iter()
+                .position(|other| other.priority() == Priority::Normal)
+                .unwrap_or(self.inbox.len()),
+        };
+        self.inbox.insert(place, message);
+    }
+
+    /// The other side of its one hop upwards: the parent, or USER for a root.
+    pub fn superior(&self) -> Party {
+        self.parent.map_or(Party::User, Party::Agent)
+    }
+}

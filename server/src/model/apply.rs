@@ -1,0 +1,427 @@
+//! How an event changes the state. Infallible: what refers to nothing changes nothing.
+
+use super::turn::{Call, Over};
+use super::{
+    Activity, Agent, AgentCreated, AgentId, AgentTerminated, Answered, Entry, Event, Gate,
+    GateAction, Message, MessageEnqueued, MessageId, Ready, Session, SessionId, SessionState,
+    State, Timestamp, Turn, TurnId, Wait, Workspace,
+};
+
+impl State {
+    /// Applies the next event. The only way in which state changes, live and in recovery.
+    pub fn apply(&mut self, entry: &Entry) {
+        self.seq = entry.seq;
+        self.clean = matches!(entry.event, Event::DaemonStopped(_));
+        match entry.session {
+            Some(session) => self.apply_to_session(session, entry),
+            None => self.apply_to_daemon(entry),
+        }
+    }
+
+    fn apply_to_daemon(&mut self, entry: &Entry) {
+        match &entry.event {
+            Event::MessageEnqueued(data) => {
+                self.user_inbox.push_back(message(entry, data));
+                self.mark_answered(data);
+            }
+            Event::MessageDelivered(data) => {
+                self.user_inbox.retain(|message| message.id != data.message_id);
+            }
+            Event::SessionDeleted(data) => {
+                if let Some(id) = self.by_session.remove(&data.deleted_session_id) {
+                    self.agents.shift_remove(&id);
+                }
+            }
+            Event::WorkspaceCreated(data) => {
+                let workspace = Workspace {
+                    id: data.workspace_id,
+                    name: data.name.clone(),
+                    parent: data.parent,
+                    root: data.root.clone(),
+                    links: Default::default(),
+                    created_at: entry.at,
+                };
+                self.workspaces.insert(data.workspace_id, workspace);
+            }
+            Event::WorkspaceLinked(data) => {
+                if let Some(workspace) = self.workspaces.get_mut(&data.workspace_id) {
+                    let link = super::Link { host_path: data.host_path.clone(), mode: data.mode };
+                    workspace.links.insert(data.mount_path.clone(), link);
+                }
+            }
+            Event::WorkspaceUnlinked(data) => {
+                if let Some(workspace) = self.workspaces.get_mut(&data.workspace_id) {
+                    workspace.links.remove(&data.mount_path);
+                }
+            }
+            Event::WorkspaceDeleted(data) => {
+                self.workspaces.shift_remove(&data.workspace_id);
+            }
+            Event::RequestRecorded(data) => {
+                let key = (data.request_id.as_str(), data.fingerprint.as_str());
+                self.requests.insert(entry.at, key, data.expires, &data.outcome);
+            }
+            _ => {}
+        }
+    }
+
+    fn apply_to_session(&mut self, session: SessionId, entry: &Entry) {
+        match &entry.event {
+            Event::SessionCreated(data) => {
+                let (provider, model) = (data.provider.clone(), data.model.clone());
+                let mut embryo = Session::new(session, provider, model, entry.at);
+                embryo.first_seq = entry.seq;
+                embryo.count(entry.seq);
+                self.embryos.insert(session, embryo);
+                return;
+            }
+            Event::AgentCreated(data) => self.create_agent(session, entry.at, data),
+            _ => {}
+        }
+        let Some(&id) = self.by_session.get(&session) else { return };
+        let Some(agent) = self.agents.get_mut(&id) else { return };
+        agent.session.count(entry.seq);
+        match &entry.event {
+            Event::MessageEnqueued(data) => {
+                agent.receive(message(entry, data));
+                self.mark_answered(data);
+            }
+            Event::AgentTerminated(data) => self.terminate(data),
+            Event::TurnWaiting(data) => {
+                agent.apply(entry);
+                self.release_children(id, data.turn_id);
+            }
+            Event::TurnComplete(data) => self.end_turn(id, data.turn_id, entry),
+            Event::TurnFailed(data) => self.end_turn(id, data.turn_id, entry),
+            Event::TurnCancelled(data) => self.end_turn(id, data.turn_id, entry),
+            Event::TurnInterrupted(data) => self.end_turn(id, data.turn_id, entry),
+            _ => agent.apply(entry),
+        }
+        self.reindex(id);
+    }
+
+    fn create_agent(&mut self, session: SessionId, at: Timestamp, data: &AgentCreated) {
+        let Some(session) = self.embryos.remove(&session) else { return };
+        let parent = data.parent_session_id.and_then(|id| self.by_session.get(&id).copied());
+        if let Some(parent) = parent.and_then(|id| self.agents.get_mut(&id)) {
+            parent.children.push(data.agent_id);
+        }
+        self.restore_agent(Agent {
+            id: data.agent_id,
+            name: data.name.clone(),
+            parent,
+            children: Vec::new(),
+            role: data.role.clone(),
+            instructions: data.instructions.clone(),
+            workspace: data.workspace,
+            metadata: data.metadata.clone(),
+            session,
+            activity: Activity::Idle,
+            inbox: Default::default(),
+            gate: Gate::Open,
+            ready: None,
+            born_in: data.spawned_in,
+            outstanding: Vec::new(),
+            setbacks: 0,
+            turns: Default::default(),
+            created_at: at,
+            active_at: at,
+            place: Default::default(),
+        });
+    }
+
+    fn terminate(&mut self, data: &AgentTerminated) {
+        let Some(agent) = self.agents.get_mut(&data.agent_id) else { return };
+        if !agent.is_live() {
+            return;
+        }
+        agent.activity = Activity::Terminated;
+        agent.session.state = SessionState::Terminated;
+        agent.session.saved = None;
+        agent.inbox = Default::default();
+        agent.instructions = "".into();
+        agent.metadata.clear();
+        agent.ready = None;
+        agent.outstanding.clear();
+        let (id, name, parent) = (agent.id, agent.name.clone(), agent.parent);
+        self.live -= 1;
+        if let Some(ids) = self.names.get_mut(&name) {
+            ids.retain(|other| *other != id);
+            if ids.is_empty() {
+                self.names.remove(&name);
+            }
+        }
+        if let Some(parent) = parent.and_then(|id| self.agents.get_mut(&id)) {
+            parent.children.retain(|child| *child != id);
+        }
+    }
+
+    /// Children that a turn spawned may start once it is over or blocked.
+    fn release_children(&mut self, parent: AgentId, turn: TurnId) {
+        let Some(children) = self.agents.get(&parent).map(|agent| agent.children.clone()) else {
+            return;
+        };
+        for id in children {
+            if let Some(child) = self.agents.get_mut(&id).filter(|c| c.born_in == Some(turn)) {
+                child.born_in = None;
+                self.reindex(id);
+            }
+        }
+    }
+
+    fn end_turn(&mut self, id: AgentId, turn: TurnId, entry: &Entry) {
+        let Some(agent) = self.agents.get_mut(&id) else { return };
+        if agent.turn_is(turn).is_none() {
+            return;
+        }
+        for message in agent.end_turn(entry) {
+            self.requests.set_answered(message, Answered { turn, seq: entry.seq });
+        }
+        self.release_children(id, turn);
+    }
+
+    /// The message that this one answers needs no answer any more.
+    fn mark_answered(&mut self, answer: &MessageEnqueued) {
+        let Some(sender) = answer.sender.agent() else { return };
+        let Some(sender) = self.agents.get_mut(&sender) else { return };
+        if let Some(asked) = sender.inbox.iter_mut().find(|m| Some(m.id) == answer.reply_to) {
+            asked.answered = true;
+        }
+    }
+}
+
+impl Session {
+    fn count(&mut self, seq: u64) {
+        self.events += 1;
+        self.last_seq = seq;
+    }
+}
+
+impl Agent {
+    fn receive(&mut self, message: Message) {
+        let seq = message.seq;
+        match &mut self.activity {
+            Activity::Waiting(_, wait)
+                if wait.over.is_none() && message.reply_to == Some(wait.request) =>
+            {
+                wait.over = Some(Over::Answered(message.id));
+                self.ready = Some(Ready { since: seq, resume_only: false });
+            }
+            Activity::Idle => self.want_turn(seq),
+            Activity::Waiting(..) | Activity::Busy(_) | Activity::Terminated => {}
+        }
+        self.outstanding.retain(|request| message.reply_to != Some(*request));
+        self.insert(message);
+    }
+
+    fn want_turn(&mut self, seq: u64) {
+        match &mut self.ready {
+            Some(ready) => ready.resume_only = false,
+            None => self.ready = Some(Ready { since: seq, resume_only: false }),
+        }
+    }
+
+    /// Applies an event that concerns this agent alone.
+    fn apply(&mut self, entry: &Entry) {
+        match &entry.event {
+            Event::AgentUpdated(data) => {
+                if let Some(instructions) = &data.instructions {
+                    self.instructions = instructions.clone();
+                    self.session.stale = matches!(
+                        self.session.state,
+                        SessionState::Active | SessionState::Suspending
+                    );
+                }
+                if let Some(role) = &data.role {
+                    self.role.clone_from(role);
+                }
+            }
+            Event::MetadataUpdated(data) => {
+                match &data.value {
+                    Some(value) => self.metadata.insert(data.key.clone(), value.clone()),
+                    None => self.metadata.remove(&data.key),
+                };
+            }
+            Event::ToolGate(data) => {
+                self.gate = match data.action {
+                    GateAction::Gate => Gate::Gated { permits: 0 },
+                    GateAction::Ungate => Gate::Open,
+                };
+            }
+            Event::ToolPermitTurn(_) => {
+                if let Gate::Gated { permits } = &mut self.gate {
+                    *permits += 1;
+                }
+            }
+            Event::MessageDelivered(data) => self.remove_message(data.message_id),
+            Event::MessageDiscarded(data) => self.remove_message(data.message_id),
+            Event::MessageCollected(data) => {
+                if let Some(turn) = self.turn_mut() {
+                    turn.messages.push(data.message_id);
+                }
+            }
+            _ => self.apply_to_turn(entry),
+        }
+    }
+
+    fn apply_to_turn(&mut self, entry: &Entry) {
+        match &entry.event {
+            Event::TurnStart(data) => {
+                if let Gate::Gated { permits } = &mut self.gate {
+                    *permits = permits.saturating_sub(1);
+                }
+                self.ready = None;
+                self.session.used = entry.seq;
+                self.active_at = entry.at;
+                self.activity = Activity::Busy(Box::new(Turn {
+                    id: data.turn_id,
+                    seq: entry.seq,
+                    at: entry.at,
+                    messages: data.messages.clone(),
+                    calls: Vec::new(),
+                    cancelling: None,
+                    completing: None,
+                }));
+            }
+            Event::TurnCancelling(data) => {
+                if let Some(turn) = self.turn_mut() {
+                    turn.cancelling = Some(data.by);
+                }
+            }
+            Event::AgentCompleting(data) => {
+                if let Some(turn) = self.turn_mut() {
+                    turn.completing = Some(data.result.clone());
+                }
+            }
+            Event::ToolCallInvoked(data) => {
+                if let Some(turn) = self.turn_mut() {
+                    turn.calls.push(Call { id: data.call_id, tool: data.tool.clone() });
+                }
+            }
+            Event::ToolCallResult(data) => {
+                if let Some(turn) = self.turn_mut() {
+                    turn.calls.retain(|call| call.id != data.call_id);
+                }
+            }
+            _ => self.apply_to_wait(entry),
+        }
+    }
+
+    fn apply_to_wait(&mut self, entry: &Entry) {
+        match &entry.event {
+            Event::TurnWaiting(data) => {
+                let wait = Wait {
+                    call: data.call_id,
+                    request: data.message_id,
+                    recipient: data.recipient,
+                    until: data.until,
+                    on_expiry: data.on_expiry,
+                    over: None,
+                };
+                self.activity = match std::mem::replace(&mut self.activity, Activity::Idle) {
+                    Activity::Busy(turn) => Activity::Waiting(turn, Box::new(wait)),
+                    other => other,
+                };
+                self.active_at = entry.at;
+            }
+            Event::WaitExpired(data) => {
+                if let Activity::Waiting(_, wait) = &mut self.activity {
+                    wait.over = Some(Over::Expired(data.outcome));
+                    if data.outcome == super::Expiry::Pending {
+                        self.outstanding.push(wait.request);
+                    }
+                    self.ready = Some(Ready { since: entry.seq, resume_only: false });
+                }
+            }
+            Event::TurnResumed(_) => {
+                self.activity = match std::mem::replace(&mut self.activity, Activity::Idle) {
+                    Activity::Waiting(turn, _) => Activity::Busy(turn),
+                    other => other,
+                };
+                self.ready = None;
+                self.session.used = entry.seq;
+                self.active_at = entry.at;
+            }
+            _ => self.apply_to_own_session(entry),
+        }
+    }
+
+    fn apply_to_own_session(&mut self, entry: &Entry) {
+        let session = &mut self.session;
+        match &entry.event {
+            Event::SessionOpened(_) | Event::SessionRestored(_) => {
+                session.state = SessionState::Active;
+                session.used = entry.seq;
+                session.stale = false;
+                if self.ready.is_some_and(|ready| ready.resume_only) {
+                    self.ready = None;
+                }
+            }
+            Event::SessionResuming(_) if self.ready.is_none() => {
+                self.ready = Some(Ready { since: entry.seq, resume_only: true });
+            }
+            Event::SessionSuspending(_) => session.state = SessionState::Suspending,
+            Event::SuspendResult(data) => {
+                session.state = SessionState::Suspended;
+                session.suspended_at = Some(entry.at);
+                session.stale = false;
+                if let Some(state) = &data.provider_state {
+                    session.saved = Some(state.clone());
+                }
+            }
+            Event::SessionSaved(data) => session.saved = Some(data.provider_state.clone()),
+            _ => {}
+        }
+    }
+
+    fn remove_message(&mut self, id: MessageId) {
+        self.inbox.retain(|message| message.id != id);
+    }
+
+    /// Ends the running turn and returns the messages that were in it.
+    fn end_turn(&mut self, entry: &Entry) -> Vec<MessageId> {
+        let waiting_mail = match &entry.event {
+            Event::TurnComplete(_) => {
+                self.turns.completed += 1;
+                self.setbacks = 0;
+                !self.inbox.is_empty()
+            }
+            Event::TurnInterrupted(data) => {
+                self.turns.interrupted += 1;
+                self.setbacks += 1;
+                data.wakes && !self.inbox.is_empty()
+            }
+            Event::TurnFailed(_) => {
+                self.turns.failed += 1;
+                self.setbacks = 0;
+                self.unread().next().is_some()
+            }
+            _ => {
+                self.turns.cancelled += 1;
+                self.setbacks = 0;
+                self.unread().next().is_some()
+            }
+        };
+        self.active_at = entry.at;
+        self.ready = waiting_mail.then_some(Ready { since: entry.seq, resume_only: false });
+        match std::mem::replace(&mut self.activity, Activity::Idle) {
+            Activity::Busy(turn) | Activity::Waiting(turn, _) => turn.messages,
+            Activity::Idle | Activity::Terminated => Vec::new(),
+        }
+    }
+}
+
+fn message(entry: &Entry, data: &MessageEnqueued) -> Message {
+    Message {
+        id: data.message_id,
+        seq: entry.seq,
+        at: entry.at,
+        sender: data.sender,
+        sender_name: data.sender_name.clone(),
+        kind: data.kind,
+        text: data.payload.clone(),
+        reply_to: data.reply_to,
+        metadata: data.metadata.clone(),
+        answered: false,
+    }
+}

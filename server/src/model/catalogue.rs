@@ -1,0 +1,258 @@
+//! The tools of an agent: one catalogue for every provider.
+//!
+//! Each tool is a variant of [`Tool`] with its arguments as a struct; name, description and JSON
+//! Schema are made from the two, so that what is offered is what is accepted.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::Kind;
+
+/// A tool as it is offered to a model.
+#[derive(Debug, Clone)]
+pub struct ToolSpec {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, for a model to read.
+    pub description: &'static str,
+    /// JSON Schema of its arguments.
+    pub schema: serde_json::Value,
+    /// Names of its arguments in the order in which a script gives them, required ones first.
+    pub parameters: &'static [&'static str],
+}
+
+macro_rules! tools {
+    ($(
+        $(#[doc = $doc:literal])+
+        $name:ident = $text:literal {
+            $($(#[doc = $field_doc:literal])+ $(#[serde($serde:meta)])? $field:ident: $type:ty,)*
+        }
+    )+) => {
+        $(
+            $(#[doc = $doc])+
+            #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+            #[serde(deny_unknown_fields)]
+            pub struct $name {
+                $($(#[doc = $field_doc])+ $(#[serde($serde)])? pub $field: $type,)*
+            }
+        )+
+
+        /// A tool call with its arguments.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub enum Tool {
+            $($(#[doc = $doc])+ $name($name),)+
+        }
+
+        impl Tool {
+            /// Reads a call. The error tells a model what to do differently.
+            pub fn parse(name: &str, args: &str) -> Result<Self, String> {
+                // A call without arguments comes as null from some, as {} from others.
+                let args = if args.trim() == "null" { "{}" } else { args };
+                match name {
+                    $($text => match serde_json::from_str(args) {
+                        Ok(args) => Ok(Self::$name(args)),
+                        Err(error) => Err(format!("bad arguments for {name}: {error}")),
+                    },)+
+                    _ => Err(format!("no tool {name:?}; there are: {}", [$($text),+].join(", "))),
+                }
+            }
+        }
+
+        static CATALOGUE: LazyLock<Vec<ToolSpec>> = LazyLock::new(|| {
+            let mut tools = vec![$(ToolSpec {
+                name: $text,
+                description: concat!($($doc),+).trim_ascii(),
+                schema: schemars::schema_for!($name).to_value(),
+                parameters: &[$(stringify!($field)),*],
+            }),+];
+            tools.sort_by_key(|tool| tool.name);
+            tools
+        });
+    };
+}
+
+/// The tools, by name.
+pub fn catalogue() -> &'static [ToolSpec] {
+    &CATALOGUE
+}
+
+tools! {
+    /// Sends a message to your parent, a child or a sibling; a root may also send to USER.
+    /// By default waits for the answer and returns it.
+    SendMessage = "send_message" {
+        /// Name of the recipient, "parent", or "USER".
+        recipient: String,
+        /// The text.
+        text: String,
+        /// Whether to wait for the answer. False: a notification, which wants none.
+        #[serde(default = "yes")]
+        sync: bool,
+        /// Longest wait for the answer, in seconds; none by default.
+        #[serde(default)]
+        timeout: Option<u32>,
+    }
+
+    /// Sends a message to every sibling. Their answers come as messages, one by one.
+    Broadcast = "broadcast" {
+        /// The text.
+        text: String,
+    }
+
+    /// Reads the messages that arrived since your turn started.
+    CheckInbox = "check_inbox" {
+        /// Only those of this sender.
+        #[serde(default)]
+        sender: Option<String>,
+        /// Only those of this kind.
+        #[serde(default)]
+        kind: Option<KindFilter>,
+    }
+
+    /// Creates a child agent. It starts when your turn ends or waits.
+    SpawnAgent = "spawn_agent" {
+        /// Its name, unique among your children.
+        name: String,
+        /// What it is to be and do; for the scripted provider, its script.
+        instructions: String,
+        /// Its role, such as "worker" or "reviewer".
+        #[serde(default)]
+        role: Option<String>,
+        /// Workspace, by name; yours by default.
+        #[serde(default)]
+        workspace: Option<String>,
+        /// Provider; yours by default.
+        #[serde(default)]
+        provider: Option<String>,
+        /// Model; yours by default.
+        #[serde(default)]
+        model: Option<String>,
+        /// Labels.
+        #[serde(default)]
+        metadata: BTreeMap<String, String>,
+    }
+
+    /// Shows what a child, a sibling or your parent is doing.
+    InspectAgent = "inspect_agent" {
+        /// Its name.
+        name: String,
+    }
+
+    /// Lists your children and what they are doing.
+    ListChildren = "list_children" {}
+
+    /// Answers your parent with a result and ends you when this turn ends. Not for roots, nor for
+    /// agents with children.
+    Complete = "complete" {
+        /// The result.
+        result: String,
+    }
+
+    /// Reads a text file of your workspace, by lines.
+    ReadFile = "read_file" {
+        /// Path, relative to the root of the workspace.
+        path: String,
+        /// First line to return, from 1.
+        #[serde(default = "one")]
+        first_line: u64,
+        /// Most lines to return.
+        #[serde(default)]
+        max_lines: Option<u64>,
+    }
+
+    /// Writes a text file of your workspace; folders on the way are created.
+    WriteFile = "write_file" {
+        /// Path, relative to the root of the workspace.
+        path: String,
+        /// The text.
+        content: String,
+        /// Whether to append instead of replacing the file.
+        #[serde(default)]
+        append: bool,
+    }
+
+    /// Lists files and folders of your workspace.
+    ListFiles = "list_files" {
+        /// Folder, relative to the root of the workspace; the root by default.
+        #[serde(default)]
+        path: String,
+        /// Whether to descend into folders.
+        #[serde(default)]
+        recursive: bool,
+    }
+}
+
+impl Tool {
+    /// Whether it works on files, outside of the core.
+    pub fn is_on_files(&self) -> bool {
+        matches!(self, Self::ReadFile(_) | Self::WriteFile(_) | Self::ListFiles(_))
+    }
+}
+
+/// A kind of message to ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum KindFilter {
+    /// Requests.
+    Request,
+    /// Responses.
+    Response,
+    /// Notifications.
+    Notification,
+    /// Multicasts.
+    Multicast,
+    /// Errors.
+    Error,
+}
+
+impl From<KindFilter> for Kind {
+    fn from(kind: KindFilter) -> Self {
+        match kind {
+            KindFilter::Request => Self::Request,
+            KindFilter::Response => Self::Response,
+            KindFilter::Notification => Self::Notification,
+            KindFilter::Multicast => Self::Multicast,
+            KindFilter::Error => Self::Error,
+        }
+    }
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn one() -> u64 {
+    1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_schema_names_the_arguments_that_are_accepted() {
+        for tool in catalogue() {
+            let properties = tool.schema.get("properties").and_then(|p| p.as_object());
+            let names: Vec<&str> =
+                properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+            let mut parameters = tool.parameters.to_vec();
+            parameters.sort_unstable();
+            assert_eq!(names, parameters, "{}", tool.name);
+            assert!(!tool.description.is_empty());
+            assert_eq!(tool.schema.get("additionalProperties"), Some(&false.into()));
+        }
+    }
+
+    #[test]
+    fn a_bad_call_says_what_is_wrong() {
+        let error = Tool::parse("send_mesage", "{}").unwrap_err();
+        assert!(error.contains("send_message"), "{error}");
+        let error = Tool::parse("send_message", r#"{"text":"x"}"#).unwrap_err();
+        assert!(error.contains("recipient"), "{error}");
+        let error = Tool::parse("list_children", r#"{"all":true}"#).unwrap_err();
+        assert!(error.contains("all"), "{error}");
+        assert!(Tool::parse("list_children", "null").is_ok());
+    }
+}

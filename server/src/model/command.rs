@@ -1,0 +1,248 @@
+//! What can be asked of the core.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Access, AgentId, Blob, CallId, FailureClass, Json, MessageId, SessionId, TurnId};
+
+/// An agent as a person names it: by path, unique bare name, id or unique prefix of the id.
+pub type AgentRef = String;
+
+/// An agent to be created.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NewAgent {
+    /// Its name.
+    pub name: String,
+    /// Provider; none for the parent's or the default.
+    pub provider: Option<String>,
+    /// Model; none for the parent's or the provider's default.
+    pub model: Option<String>,
+    /// What it is told to be.
+    pub instructions: Arc<str>,
+    /// Advisory role.
+    pub role: String,
+    /// Workspace by name or id; none for the parent's.
+    pub workspace: Option<String>,
+    /// Labels.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// What a provider saved for a later resume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Saved {
+    /// Nothing new.
+    Unchanged,
+    /// This.
+    State(Blob),
+}
+
+/// How a provider ended a turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TurnEnd {
+    /// With an answer.
+    Completed {
+        /// The final text.
+        response: Arc<str>,
+        /// What the session would be resumed from now.
+        saved: Saved,
+    },
+    /// With an error.
+    Failed {
+        /// Its class.
+        class: FailureClass,
+        /// Its text.
+        error: String,
+    },
+    /// Because it was asked to.
+    Cancelled,
+}
+
+/// What can be asked of the core.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Command {
+    /// USER creates an agent.
+    CreateAgent {
+        /// The agent.
+        agent: NewAgent,
+        /// Its parent; none for a root.
+        parent: Option<AgentRef>,
+    },
+    /// USER changes an agent; what is none stays, a label that is none goes.
+    UpdateAgent {
+        /// The agent.
+        agent: AgentRef,
+        /// New instructions.
+        instructions: Option<Arc<str>>,
+        /// New role.
+        role: Option<String>,
+        /// Labels to set or remove.
+        metadata: BTreeMap<String, Option<String>>,
+    },
+    /// USER sends a message.
+    SendMessage {
+        /// The recipient.
+        agent: AgentRef,
+        /// The text.
+        text: Arc<str>,
+        /// Metadata of the message.
+        metadata: BTreeMap<String, String>,
+    },
+    /// USER wants a turn to end.
+    CancelTurn {
+        /// The agent.
+        agent: AgentRef,
+        /// The turn; none for whichever runs.
+        turn: Option<TurnId>,
+    },
+    /// USER closes a gate.
+    Gate {
+        /// The agent.
+        agent: AgentRef,
+    },
+    /// USER opens a gate.
+    Ungate {
+        /// The agent.
+        agent: AgentRef,
+    },
+    /// USER permits one turn.
+    PermitTurn {
+        /// The agent.
+        agent: AgentRef,
+    },
+    /// USER ends an agent.
+    Terminate {
+        /// The agent.
+        agent: AgentRef,
+        /// With its descendants.
+        recursive: bool,
+    },
+    /// USER has read these.
+    AckInbox {
+        /// The messages.
+        messages: Vec<MessageId>,
+    },
+    /// USER suspends a session.
+    SuspendSession {
+        /// Its id or a unique prefix.
+        session: String,
+    },
+    /// USER wants a session live.
+    ResumeSession {
+        /// Its id or a unique prefix.
+        session: String,
+    },
+    /// USER deletes a session.
+    DeleteSession {
+        /// Its id or a unique prefix.
+        session: String,
+    },
+    /// USER creates a workspace.
+    CreateWorkspace {
+        /// Its name.
+        name: String,
+        /// The workspace to hold it, by name or id.
+        parent: Option<String>,
+    },
+    /// USER links a host folder. That it exists and may be shown was checked.
+    LinkDirectory {
+        /// The workspace, by name or id.
+        workspace: String,
+        /// The host folder, absolute and without symbolic links.
+        host_path: String,
+        /// Where it is to be seen.
+        mount_path: String,
+        /// What may be done through it.
+        mode: Access,
+    },
+    /// USER removes a link.
+    UnlinkDirectory {
+        /// The workspace, by name or id.
+        workspace: String,
+        /// Where it is seen.
+        mount_path: String,
+    },
+    /// USER deletes a workspace.
+    DeleteWorkspace {
+        /// The workspace, by name or id.
+        workspace: String,
+    },
+    /// A running turn calls a tool.
+    CallTool {
+        /// The agent.
+        agent: AgentId,
+        /// The turn; none for the one that runs.
+        turn: Option<TurnId>,
+        /// Identity of the call.
+        call: CallId,
+        /// Name of the tool.
+        tool: Arc<str>,
+        /// Its arguments.
+        args: Json,
+    },
+    /// A tool that works on files is done.
+    FinishTool {
+        /// The agent.
+        agent: AgentId,
+        /// The turn.
+        turn: TurnId,
+        /// The call.
+        call: CallId,
+        /// What it came to.
+        result: Result<Json, String>,
+    },
+    /// A provider ended a turn.
+    FinishTurn {
+        /// The agent.
+        agent: AgentId,
+        /// The turn.
+        turn: TurnId,
+        /// How.
+        end: TurnEnd,
+        /// Messages of USER whose senders wait for the answer right now.
+        attended: Vec<MessageId>,
+    },
+    /// A turn failed in a way that may pass and is tried again.
+    RetryTurn {
+        /// The agent.
+        agent: AgentId,
+        /// The turn.
+        turn: TurnId,
+        /// The attempt that comes, from 2.
+        attempt: u32,
+        /// Milliseconds until then.
+        delay_ms: u64,
+        /// Class of the failure.
+        class: FailureClass,
+        /// Its text.
+        error: String,
+    },
+    /// A session was suspended, or could not be asked.
+    FinishSuspend {
+        /// The session.
+        session: SessionId,
+        /// What it is resumed from.
+        result: Result<Saved, String>,
+    },
+    /// The task that ran a session's provider crashed.
+    Crash {
+        /// The session.
+        session: SessionId,
+        /// What happened.
+        reason: String,
+        /// Messages of USER whose senders wait for the answer right now.
+        attended: Vec<MessageId>,
+    },
+    /// Time has passed.
+    Tick,
+    /// The daemon stops: idle sessions are suspended, the others as they become idle.
+    Drain,
+    /// The daemon's time to stop is up: running turns are ended.
+    CancelAll,
+    /// A daemon serves.
+    Started {
+        /// Its version.
+        version: String,
+    },
+    /// The daemon stops, last of all.
+    Stopped,
+}

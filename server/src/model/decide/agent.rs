@@ -1,0 +1,245 @@
+//! Creating, changing, gating and ending agents.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Plan;
+use crate::model::{
+    Agent, AgentCreated, AgentId, AgentRef, AgentTerminated, AgentUpdated, DiscardReason,
+    EndReason, Gate, GateAction, Kind, MessageDiscarded, MetadataUpdated, Name, NewAgent, Outcome,
+    Party, Rejection, SessionCreated, SessionId, ToolGate, ToolPermitTurn, TurnCancelled, TurnId,
+};
+
+const MAX_METADATA_KEYS: usize = 64;
+const MAX_METADATA_KEY: usize = 64;
+const MAX_METADATA_VALUE: usize = 4096;
+
+impl Plan<'_, '_> {
+    pub(super) fn create_agent(
+        &mut self,
+        agent: NewAgent,
+        parent: Option<AgentRef>,
+    ) -> Result<Outcome, Rejection> {
+        let parent = parent.map(|reference| self.state.resolve(&reference)).transpose()?;
+        self.create(agent, parent, None).map(Outcome::Agent)
+    }
+
+    /// Creates an agent, `spawned_in` a turn of its parent or by USER.
+    pub(super) fn create(
+        &mut self,
+        new: NewAgent,
+        parent: Option<&Agent>,
+        spawned_in: Option<TurnId>,
+    ) -> Result<AgentId, Rejection> {
+        let policy = self.cx.policy;
+        if policy.draining {
+            return Err(Rejection::Draining);
+        }
+        let name = Name::parse(&new.name)?;
+        check_text(&new.instructions, policy.max_text)?;
+        for (key, value) in &new.metadata {
+            check_label(key, value)?;
+        }
+        if new.metadata.len() > MAX_METADATA_KEYS {
+            return Err(too_many_labels());
+        }
+        self.check_place(&name, parent)?;
+        let provider = match new.provider.filter(|name| !name.is_empty()) {
+            Some(provider) => provider.into(),
+            None => parent.map_or(&policy.default_provider, |p| &p.session.provider).clone(),
+        };
+        if !policy.providers.contains_key(&provider) {
+            let known = policy.providers.keys().map(ToString::to_string).collect();
+            return Err(Rejection::ProviderUnknown { name: provider.to_string(), known });
+        }
+        let model = match new.model.filter(|name| !name.is_empty()) {
+            Some(model) => Some(Arc::from(model)),
+            None => parent
+                .filter(|parent| parent.session.provider == provider)
+                .and_then(|parent| parent.session.model.clone()),
+        };
+        let workspace = match new.workspace.filter(|name| !name.is_empty()) {
+            Some(name) => Some(self.state.resolve_workspace(&name)?.id),
+            None => parent.and_then(|parent| parent.workspace),
+        };
+        let session = SessionId::fresh(self.cx.ids);
+        let agent_id = AgentId::fresh(self.cx.ids);
+        self.push(session, SessionCreated { provider, model });
+        self.push(
+            session,
+            AgentCreated {
+                agent_id,
+                name,
+                parent_session_id: parent.map(|parent| parent.session.id),
+                instructions: new.instructions,
+                role: new.role,
+                workspace,
+                metadata: new.metadata,
+                spawned_in,
+            },
+        );
+        Ok(agent_id)
+    }
+
+    /// Whether the tree has room for an agent of this name under this parent.
+    fn check_place(&self, name: &Name, parent: Option<&Agent>) -> Result<(), Rejection> {
+        let policy = self.cx.policy;
+        let taken = self
+            .state
+            .named(parent.map(|parent| parent.id), name.as_str())
+            .or_else(|| parent.filter(|parent| parent.name == *name));
+        if let Some(other) = taken {
+            return Err(Rejection::AgentExists { path: self.state.path(other) });
+        }
+        if self.state.live_count() >= policy.max_agents {
+            return Err(Rejection::TreeLimit {
+                what: "the number of agents",
+                limit: policy.max_agents,
+            });
+        }
+        if parent.is_some_and(|parent| self.state.depth(parent) >= policy.max_depth) {
+            return Err(Rejection::TreeLimit {
+                what: "the depth of the tree",
+                limit: policy.max_depth,
+            });
+        }
+        Ok(())
+    }
+
+    pub(super) fn update_agent(
+        &mut self,
+        reference: &str,
+        instructions: Option<Arc<str>>,
+        role: Option<String>,
+        metadata: BTreeMap<String, Option<String>>,
+    ) -> Result<Outcome, Rejection> {
+        let agent = self.state.resolve(reference)?;
+        if let Some(text) = &instructions {
+            check_text(text, self.cx.policy.max_text)?;
+        }
+        let added = metadata
+            .iter()
+            .filter(|(key, value)| value.is_some() && !agent.metadata.contains_key(*key))
+            .count();
+        for (key, value) in &metadata {
+            check_label(key, value.as_deref().unwrap_or_default())?;
+        }
+        if agent.metadata.len() + added > MAX_METADATA_KEYS {
+            return Err(too_many_labels());
+        }
+        let session = agent.session.id;
+        if instructions.is_some() || role.is_some() {
+            self.push(session, AgentUpdated { instructions, role });
+        }
+        for (key, value) in metadata {
+            self.push(session, MetadataUpdated { key, value });
+        }
+        Ok(Outcome::Agent(agent.id))
+    }
+
+    pub(super) fn gate(&mut self, reference: &str) -> Result<Outcome, Rejection> {
+        let agent = self.state.resolve(reference)?;
+        if agent.gate == Gate::Open {
+            self.push(agent.session.id, ToolGate { action: GateAction::Gate });
+        }
+        Ok(Outcome::Agent(agent.id))
+    }
+
+    pub(super) fn ungate(&mut self, reference: &str) -> Result<Outcome, Rejection> {
+        let agent = self.state.resolve(reference)?;
+        if agent.gate != Gate::Open {
+            self.push(agent.session.id, ToolGate { action: GateAction::Ungate });
+        }
+        Ok(Outcome::Agent(agent.id))
+    }
+
+    pub(super) fn permit_turn(&mut self, reference: &str) -> Result<Outcome, Rejection> {
+        let agent = self.state.resolve(reference)?;
+        if agent.gate == Gate::Open {
+            return Err(Rejection::AgentNotGated { name: agent.name.clone() });
+        }
+        self.push(agent.session.id, ToolPermitTurn {});
+        Ok(Outcome::Agent(agent.id))
+    }
+
+    pub(super) fn terminate(
+        &mut self,
+        reference: &str,
+        recursive: bool,
+    ) -> Result<Outcome, Rejection> {
+        let agent = self.state.resolve(reference)?;
+        if !recursive && !agent.children.is_empty() {
+            return Err(Rejection::AgentHasChildren {
+                name: agent.name.clone(),
+                children: agent.children.len(),
+            });
+        }
+        let ended = self.state.leaves_first(agent);
+        for id in &ended {
+            let Some(one) = self.state.agent(*id) else { continue };
+            if let Some(turn) = one.turn() {
+                self.close_calls(one, turn, "[Aborted: the agent was terminated]");
+                let (turn_id, by) = (turn.id, Party::User);
+                let agent = one.name.clone();
+                self.push(one.session.id, TurnCancelled { turn_id, agent, by });
+            }
+            let reason = if *id == agent.id { EndReason::Requested } else { EndReason::Ancestor };
+            self.end_agent(one, reason, &ended);
+        }
+        if let Some(parent) = agent.parent {
+            let text = format!("{} was terminated by USER", agent.name);
+            self.tell(Party::Agent(parent), Kind::Error, text);
+        }
+        Ok(Outcome::Agents(ended))
+    }
+
+    /// Ends an agent: who waits for an answer from it is told, unless it is `also_ended`.
+    pub(super) fn end_agent(&mut self, agent: &Agent, reason: EndReason, also_ended: &[AgentId]) {
+        let delivered = match reason {
+            EndReason::Completed => agent.turn().map_or(&[][..], |turn| &turn.messages),
+            EndReason::Requested | EndReason::Ancestor => &[],
+        };
+        for message in &agent.inbox {
+            if delivered.contains(&message.id) {
+                continue;
+            }
+            self.push(
+                agent.session.id,
+                MessageDiscarded { message_id: message.id, reason: DiscardReason::Terminated },
+            );
+            let waits = message.kind.wants_answer() && !message.answered;
+            let gone = message.sender.agent().is_some_and(|id| also_ended.contains(&id));
+            if waits && !gone && message.sender != Party::User {
+                let text = format!("{} ended before it answered", agent.name);
+                self.answer(agent, message, Kind::Error, text.into());
+            }
+        }
+        self.push(agent.session.id, AgentTerminated { agent_id: agent.id, reason });
+    }
+}
+
+/// Checks the length of a text.
+pub(super) fn check_text(text: &str, limit: usize) -> Result<(), Rejection> {
+    if text.len() <= limit {
+        return Ok(());
+    }
+    Err(Rejection::MessageTooLarge { bytes: text.len(), limit })
+}
+
+/// Checks a label.
+pub(super) fn check_label(key: &str, value: &str) -> Result<(), Rejection> {
+    let problem = if key.is_empty() || key.len() > MAX_METADATA_KEY {
+        "the key does not have 1 to 64 bytes"
+    } else if key.chars().any(char::is_control) {
+        "the key contains a control character"
+    } else if value.len() > MAX_METADATA_VALUE {
+        "the value is longer than 4,096 bytes"
+    } else {
+        return Ok(());
+    };
+    Err(Rejection::MetadataInvalid { key: key.chars().take(80).collect(), problem })
+}
+
+fn too_many_labels() -> Rejection {
+    Rejection::MetadataInvalid { key: "*".into(), problem: "there are more than 64 keys" }
+}

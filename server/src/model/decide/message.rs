@@ -1,0 +1,117 @@
+//! Messages: from USER, between agents, and answers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Plan;
+use super::agent::{check_label, check_text};
+use crate::model::{
+    Agent, Kind, Message, MessageDelivered, MessageEnqueued, MessageId, Outcome, Party, Rejection,
+};
+
+/// A message to be enqueued.
+pub(super) struct Letter {
+    pub(super) from: Party,
+    pub(super) to: Party,
+    pub(super) kind: Kind,
+    pub(super) text: Arc<str>,
+    pub(super) reply_to: Option<MessageId>,
+    pub(super) metadata: BTreeMap<String, String>,
+}
+
+impl Letter {
+    pub(super) fn new(from: Party, to: Party, kind: Kind, text: impl Into<Arc<str>>) -> Self {
+        let text = text.into();
+        Self { from, to, kind, text, reply_to: None, metadata: BTreeMap::new() }
+    }
+}
+
+impl Plan<'_, '_> {
+    pub(super) fn send_from_user(
+        &mut self,
+        reference: &str,
+        text: Arc<str>,
+        metadata: BTreeMap<String, String>,
+    ) -> Result<Outcome, Rejection> {
+        if self.cx.policy.draining {
+            return Err(Rejection::Draining);
+        }
+        let agent = self.state.resolve(reference)?;
+        check_text(&text, self.cx.policy.max_text)?;
+        for (key, value) in &metadata {
+            check_label(key, value)?;
+        }
+        self.check_room(agent)?;
+        let letter = Letter {
+            metadata,
+            ..Letter::new(Party::User, Party::Agent(agent.id), Kind::Request, text)
+        };
+        let message = self.enqueue(letter);
+        Ok(Outcome::Message { agent: agent.id, message })
+    }
+
+    /// Whether an inbox takes another message.
+    pub(super) fn check_room(&self, recipient: &Agent) -> Result<(), Rejection> {
+        if recipient.inbox.len() < self.cx.policy.max_inbox {
+            return Ok(());
+        }
+        Err(Rejection::InboxFull { name: recipient.name.clone(), messages: recipient.inbox.len() })
+    }
+
+    /// Puts a message into an inbox.
+    pub(super) fn enqueue(&mut self, letter: Letter) -> MessageId {
+        let message_id = MessageId::fresh(self.cx.ids);
+        let session = letter
+            .to
+            .agent()
+            .and_then(|id| self.state.agent(id))
+            .map(|recipient| recipient.session.id);
+        self.push(
+            session,
+            MessageEnqueued {
+                message_id,
+                sender: letter.from,
+                recipient: letter.to,
+                kind: letter.kind,
+                payload: letter.text,
+                timestamp: self.cx.now,
+                reply_to: letter.reply_to,
+                metadata: letter.metadata,
+                sender_name: self.state.party_name(letter.from),
+                recipient_name: self.state.party_name(letter.to),
+            },
+        );
+        message_id
+    }
+
+    /// Lets the daemon itself say something.
+    pub(in crate::model) fn tell(&mut self, to: Party, kind: Kind, text: impl Into<Arc<str>>) {
+        self.enqueue(Letter::new(Party::System, to, kind, text));
+    }
+
+    /// Answers a message to its sender, if that is still there.
+    pub(super) fn answer(&mut self, from: &Agent, asked: &Message, kind: Kind, text: Arc<str>) {
+        let there = match asked.sender {
+            Party::Agent(id) => self.state.live_agent(id).is_some(),
+            Party::User => true,
+            Party::System => false,
+        };
+        if there {
+            self.enqueue(Letter {
+                reply_to: Some(asked.id),
+                ..Letter::new(Party::Agent(from.id), asked.sender, kind, text)
+            });
+        }
+    }
+
+    pub(super) fn ack_inbox(&mut self, messages: &[MessageId]) -> Outcome {
+        let mut removed = 0;
+        for id in messages {
+            if self.state.user_inbox().iter().any(|message| message.id == *id) {
+                self.push(None, MessageDelivered { message_id: *id, turn_id: None });
+                removed += 1;
+            }
+        }
+        Outcome::Removed(removed)
+    }
+}

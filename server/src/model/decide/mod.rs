@@ -1,0 +1,162 @@
+//! What a command comes to: events and an outcome, or a rejection. Pure.
+
+mod agent;
+mod message;
+mod session;
+mod tool;
+mod turn;
+mod workspace;
+
+pub(super) use turn::UNKNOWN;
+
+use super::{
+    Command, Entry, Event, Outcome, Policy, Rejection, Request, RequestRecorded, SessionId, State,
+    Timestamp,
+};
+
+/// Where fresh identities come from.
+pub trait IdSource {
+    /// 128 bits that were not returned before.
+    fn next_u128(&mut self) -> u128;
+}
+
+/// What is handed in with a command, so that the core needs nothing from outside.
+pub struct Context<'a> {
+    /// The time.
+    pub now: Timestamp,
+    /// Limits and choices.
+    pub policy: &'a Policy,
+    /// Fresh identities.
+    pub ids: &'a mut dyn IdSource,
+}
+
+/// An event without its number, and the log it belongs in (none for the daemon's own).
+pub type Draft = (Option<SessionId>, Event);
+
+/// What a command comes to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// The events, in order.
+    pub events: Vec<Draft>,
+    /// What the caller is told.
+    pub outcome: Outcome,
+}
+
+/// A decision in the making.
+pub(super) struct Plan<'a, 'c> {
+    pub(super) state: &'a State,
+    pub(super) cx: &'a mut Context<'c>,
+    pub(super) events: Vec<Draft>,
+}
+
+impl<'a, 'c> Plan<'a, 'c> {
+    pub(super) fn new(state: &'a State, cx: &'a mut Context<'c>) -> Self {
+        Self { state, cx, events: Vec::new() }
+    }
+
+    pub(super) fn push(&mut self, session: impl Into<Option<SessionId>>, event: impl Into<Event>) {
+        self.events.push((session.into(), event.into()));
+    }
+}
+
+/// Decides a command.
+///
+/// A command whose key was used before for the same request comes to the outcome of then, without
+/// events.
+///
+/// # Errors
+///
+/// The rejection says why nothing changes.
+pub fn decide(
+    state: &State,
+    cx: &mut Context<'_>,
+    command: Command,
+    request: Option<&Request>,
+) -> Result<Decision, Rejection> {
+    if let Some(request) = request
+        && let Some(outcome) = state.requests().find(request)?
+    {
+        return Ok(Decision { events: Vec::new(), outcome: outcome.clone() });
+    }
+    let mut plan = Plan::new(state, cx);
+    let outcome = plan.command(command)?;
+    if let Some(request) = request {
+        let expires = plan.cx.now.after(plan.cx.policy.request_retention);
+        plan.push(
+            None,
+            RequestRecorded {
+                request_id: request.id.clone(),
+                fingerprint: request.fingerprint.clone(),
+                expires,
+                outcome: outcome.clone(),
+            },
+        );
+    }
+    Ok(Decision { events: plan.events, outcome })
+}
+
+impl Plan<'_, '_> {
+    fn command(&mut self, command: Command) -> Result<Outcome, Rejection> {
+        match command {
+            Command::CreateAgent { agent, parent } => self.create_agent(agent, parent),
+            Command::UpdateAgent { agent, instructions, role, metadata } => {
+                self.update_agent(&agent, instructions, role, metadata)
+            }
+            Command::SendMessage { agent, text, metadata } => {
+                self.send_from_user(&agent, text, metadata)
+            }
+            Command::CancelTurn { agent, turn } => self.cancel_turn(&agent, turn),
+            Command::Gate { agent } => self.gate(&agent),
+            Command::Ungate { agent } => self.ungate(&agent),
+            Command::PermitTurn { agent } => self.permit_turn(&agent),
+            Command::Terminate { agent, recursive } => self.terminate(&agent, recursive),
+            Command::AckInbox { messages } => Ok(self.ack_inbox(&messages)),
+            Command::SuspendSession { session } => self.suspend_session(&session),
+            Command::ResumeSession { session } => self.resume_session(&session),
+            Command::DeleteSession { session } => self.delete_session(&session),
+            Command::CreateWorkspace { name, parent } => self.create_workspace(&name, parent),
+            Command::LinkDirectory { workspace, host_path, mount_path, mode } => {
+                self.link_directory(&workspace, host_path, &mount_path, mode)
+            }
+            Command::UnlinkDirectory { workspace, mount_path } => {
+                self.unlink_directory(&workspace, &mount_path)
+            }
+            Command::DeleteWorkspace { workspace } => self.delete_workspace(&workspace),
+            Command::CallTool { agent, turn, call, tool, args } => {
+                self.call_tool(agent, turn, call, tool, args)
+            }
+            Command::FinishTool { agent, turn, call, result } => {
+                Ok(self.finish_tool(agent, turn, call, result))
+            }
+            Command::FinishTurn { agent, turn, end, attended } => {
+                Ok(self.finish_turn(agent, turn, end, &attended))
+            }
+            Command::RetryTurn { agent, turn, attempt, delay_ms, class, error } => {
+                Ok(self.retry_turn(agent, turn, (attempt, delay_ms), class, error))
+            }
+            Command::FinishSuspend { session, result } => Ok(self.finish_suspend(session, result)),
+            Command::Crash { session, reason, attended } => {
+                Ok(self.crash(session, reason, &attended))
+            }
+            Command::Tick => Ok(self.tick()),
+            Command::Drain => Ok(Outcome::Done),
+            Command::CancelAll => Ok(self.cancel_all()),
+            Command::Started { version } => {
+                self.push(None, super::DaemonStarted { version });
+                Ok(Outcome::Done)
+            }
+            Command::Stopped => {
+                self.push(None, super::DaemonStopped {});
+                Ok(Outcome::Done)
+            }
+        }
+    }
+}
+
+impl Entry {
+    /// The event with its number.
+    pub fn number(draft: Draft, seq: u64, at: Timestamp) -> Self {
+        let (session, event) = draft;
+        Self { seq, session, at, event }
+    }
+}

@@ -1,0 +1,293 @@
+//! Tool calls. A tool that only concerns the core is decided here, and its intent, its effect and
+//! its result are one record. A tool that works on files gets its intent recorded, runs as an
+//! effect, and comes back with [`Command::FinishTool`](crate::model::Command).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::Plan;
+use super::agent::check_text;
+use super::message::Letter;
+use crate::model::turn::Turn;
+use crate::model::{
+    Agent, AgentCompleting, AgentId, Broadcast, CallId, CheckInbox, Complete, Expiry, Json, Kind,
+    Message, MessageCollected, NewAgent, Outcome, Party, Rejection, SendMessage, SpawnAgent, State,
+    Tool, ToolCallInvoked, ToolCallResult, TurnId, TurnWaiting, WaitExpired,
+};
+
+/// How a tool call goes on.
+enum Next {
+    /// It is done.
+    Done(Value),
+    /// It is done when its effect is.
+    Effect,
+    /// It is done when an answer is there.
+    Wait,
+}
+
+/// Most bytes that one broadcast may put into inboxes.
+const MAX_BROADCAST: usize = 4 << 20;
+
+impl Plan<'_, '_> {
+    pub(super) fn call_tool(
+        &mut self,
+        id: AgentId,
+        turn: Option<TurnId>,
+        call_id: CallId,
+        tool: Arc<str>,
+        args: Json,
+    ) -> Result<Outcome, Rejection> {
+        let agent = self.state.live_agent(id).ok_or_else(|| Rejection::no_agent(id))?;
+        let running = agent.turn().filter(|running| turn.is_none_or(|id| id == running.id));
+        let running = running.filter(|running| running.cancelling.is_none());
+        let Some(running) = running else {
+            return Err(Rejection::NoTurn { name: agent.name.clone(), turn });
+        };
+        let (session, turn_id) = (agent.session.id, running.id);
+        let parsed = Tool::parse(&tool, args.get());
+        self.push(session, ToolCallInvoked { turn_id, call_id, tool: tool.clone(), args });
+        let next = match parsed {
+            Ok(parsed) => self.run_tool(agent, running, call_id, parsed).map_err(|no| explain(&no)),
+            Err(error) => Err(error),
+        };
+        let (result, error) = match next {
+            Ok(Next::Effect | Next::Wait) => return Ok(Outcome::Turn(turn_id)),
+            Ok(Next::Done(value)) => {
+                (Some(Json::of(&value).unwrap_or_else(|_| Json::null())), None)
+            }
+            Err(error) => (None, Some(error)),
+        };
+        self.push(session, ToolCallResult { turn_id, call_id, tool, result, error });
+        Ok(Outcome::Turn(turn_id))
+    }
+
+    fn run_tool(
+        &mut self,
+        agent: &Agent,
+        turn: &Turn,
+        call: CallId,
+        tool: Tool,
+    ) -> Result<Next, Rejection> {
+        match tool {
+            Tool::SendMessage(args) => self.tool_send(agent, turn, call, args),
+            Tool::Broadcast(args) => self.tool_broadcast(agent, args).map(Next::Done),
+            Tool::CheckInbox(args) => Ok(Next::Done(self.tool_check_inbox(agent, turn, &args))),
+            Tool::SpawnAgent(args) => self.tool_spawn(agent, turn, args).map(Next::Done),
+            Tool::InspectAgent(args) => {
+                let other = self.state.neighbour(agent, &args.name)?;
+                Ok(Next::Done(describe(self.state, other)))
+            }
+            Tool::ListChildren(_) => {
+                let children = agent.children.iter().filter_map(|id| self.state.live_agent(*id));
+                let children: Vec<Value> =
+                    children.map(|child| describe(self.state, child)).collect();
+                Ok(Next::Done(json!({ "children": children })))
+            }
+            Tool::Complete(args) => self.tool_complete(agent, turn, args).map(Next::Done),
+            Tool::ReadFile(_) | Tool::WriteFile(_) | Tool::ListFiles(_) => match agent.workspace {
+                Some(_) => Ok(Next::Effect),
+                None => Err(Rejection::NoWorkspace { name: agent.name.clone() }),
+            },
+        }
+    }
+
+    fn tool_send(
+        &mut self,
+        agent: &Agent,
+        turn: &Turn,
+        call_id: CallId,
+        args: SendMessage,
+    ) -> Result<Next, Rejection> {
+        check_text(&args.text, self.cx.policy.max_text)?;
+        let to = self.state.route(agent, &args.recipient)?;
+        let recipient = to.agent().and_then(|id| self.state.live_agent(id));
+        let sync = args.sync && recipient.is_some();
+        if let Some(recipient) = recipient {
+            self.check_room(recipient)?;
+            if sync && self.state.waits_for(recipient, agent.id) {
+                let (sender, recipient) = (agent.name.clone(), recipient.name.clone());
+                return Err(Rejection::WouldDeadlock { sender, recipient });
+            }
+        }
+        let kind = if sync { Kind::Request } else { Kind::Notification };
+        let mut letter = Letter::new(Party::Agent(agent.id), to, kind, args.text);
+        if let Some(seconds) = args.timeout.filter(|_| sync) {
+            letter.metadata.insert("timeout".into(), seconds.to_string());
+        }
+        let message_id = self.enqueue(letter);
+        let (true, Some(recipient)) = (sync, recipient) else {
+            return Ok(Next::Done(json!({ "status": "sent", "message_id": message_id })));
+        };
+        self.wait_for(agent, turn, call_id, (message_id, recipient.id), args.timeout);
+        Ok(Next::Wait)
+    }
+
+    fn wait_for(
+        &mut self,
+        agent: &Agent,
+        turn: &Turn,
+        call_id: CallId,
+        (message_id, recipient): (crate::model::MessageId, AgentId),
+        timeout: Option<u32>,
+    ) {
+        let policy = self.cx.policy;
+        let timeout = timeout.map(|seconds| Duration::from_secs(seconds.into()));
+        let limit =
+            policy.providers.get(&agent.session.provider).and_then(|known| known.call_limit);
+        let (wait, on_expiry) = match (timeout, limit) {
+            (Some(timeout), Some(limit)) if limit < timeout => (Some(limit), Expiry::Pending),
+            (None, Some(limit)) => (Some(limit), Expiry::Pending),
+            (timeout, _) => (timeout, Expiry::Timeout),
+        };
+        let (session, turn_id) = (agent.session.id, turn.id);
+        let until = wait.map(|wait| self.cx.now.after(wait));
+        self.bootstrap_children_except(agent, turn_id, recipient);
+        self.push(
+            session,
+            TurnWaiting { turn_id, call_id, message_id, recipient, until, on_expiry },
+        );
+        if self.state.busy_and_waiting().1 >= policy.max_waiting {
+            self.push(session, WaitExpired { turn_id, call_id, outcome: Expiry::Pending });
+        }
+    }
+
+    fn tool_broadcast(&mut self, agent: &Agent, args: Broadcast) -> Result<Value, Rejection> {
+        let team: Vec<AgentId> = self.state.team(agent).collect();
+        if team.is_empty() {
+            return Err(Rejection::NoTeam { sender: agent.name.clone() });
+        }
+        check_text(&args.text, self.cx.policy.max_text.min(MAX_BROADCAST / team.len()))?;
+        for id in &team {
+            if let Some(recipient) = self.state.live_agent(*id) {
+                self.check_room(recipient)?;
+            }
+        }
+        let text: Arc<str> = args.text.into();
+        let from = Party::Agent(agent.id);
+        let ids: Vec<_> = team
+            .iter()
+            .map(|id| {
+                self.enqueue(Letter::new(from, Party::Agent(*id), Kind::Multicast, text.clone()))
+            })
+            .collect();
+        Ok(json!({ "status": "sent", "recipient_count": ids.len(), "message_ids": ids }))
+    }
+
+    fn tool_check_inbox(&mut self, agent: &Agent, turn: &Turn, args: &CheckInbox) -> Value {
+        let kind = args.kind.map(Kind::from);
+        let wanted = |message: &&Message| {
+            kind.is_none_or(|kind| kind == message.kind)
+                && args.sender.as_ref().is_none_or(|name| {
+                    message.sender_name.as_str() == name || message.sender.to_string() == *name
+                })
+        };
+        let messages: Vec<&Message> = agent.unread().filter(wanted).collect();
+        for message in &messages {
+            let (message_id, turn_id) = (message.id, turn.id);
+            self.push(agent.session.id, MessageCollected { message_id, turn_id });
+        }
+        json!({ "messages": messages.into_iter().map(show).collect::<Vec<_>>() })
+    }
+
+    fn tool_spawn(
+        &mut self,
+        agent: &Agent,
+        turn: &Turn,
+        args: SpawnAgent,
+    ) -> Result<Value, Rejection> {
+        let name = args.name.clone();
+        let new = NewAgent {
+            name: args.name,
+            provider: args.provider,
+            model: args.model,
+            instructions: args.instructions.into(),
+            role: args.role.unwrap_or_default(),
+            workspace: args.workspace,
+            metadata: args.metadata,
+        };
+        let id = self.create(new, Some(agent), Some(turn.id))?;
+        Ok(json!({ "status": "accepted", "agent_id": id, "name": name }))
+    }
+
+    fn tool_complete(
+        &mut self,
+        agent: &Agent,
+        turn: &Turn,
+        args: Complete,
+    ) -> Result<Value, Rejection> {
+        check_text(&args.result, self.cx.policy.max_text)?;
+        if agent.parent.is_none() {
+            return Err(Rejection::NoParent { name: agent.name.clone() });
+        }
+        if !agent.children.is_empty() {
+            return Err(Rejection::AgentHasChildren {
+                name: agent.name.clone(),
+                children: agent.children.len(),
+            });
+        }
+        let result = args.result.into();
+        self.push(agent.session.id, AgentCompleting { turn_id: turn.id, result });
+        Ok(json!({ "status": "completing" }))
+    }
+
+    pub(super) fn finish_tool(
+        &mut self,
+        id: AgentId,
+        turn_id: TurnId,
+        call_id: CallId,
+        result: Result<Json, String>,
+    ) -> Outcome {
+        let Some(agent) = self.state.live_agent(id) else { return Outcome::Done };
+        let call = agent
+            .turn_is(turn_id)
+            .and_then(|turn| turn.calls.iter().find(|call| call.id == call_id));
+        let Some(call) = call else { return Outcome::Done };
+        let tool = call.tool.clone();
+        let (result, error) = match result {
+            Ok(value) => (Some(value), None),
+            Err(error) => (None, Some(error)),
+        };
+        self.push(agent.session.id, ToolCallResult { turn_id, call_id, tool, result, error });
+        Outcome::Turn(turn_id)
+    }
+}
+
+/// A message as a model reads it.
+pub(in crate::model) fn show(message: &Message) -> Value {
+    json!({
+        "message_id": message.id,
+        "from": message.sender_name,
+        "kind": message.kind,
+        "text": message.text,
+        "reply_to": message.reply_to,
+    })
+}
+
+/// An agent as another one sees it.
+fn describe(state: &State, agent: &Agent) -> Value {
+    let doing = match &agent.activity {
+        _ if agent.is_waiting() => "waiting",
+        crate::model::Activity::Idle => "idle",
+        crate::model::Activity::Busy(_) | crate::model::Activity::Waiting(..) => "busy",
+        crate::model::Activity::Terminated => "terminated",
+    };
+    json!({
+        "name": agent.name,
+        "agent_id": agent.id,
+        "role": agent.role,
+        "state": doing,
+        "queued": state.is_queued(agent),
+        "unread": agent.unread().count(),
+        "children": agent.children.len(),
+        "turns_completed": agent.turns.completed,
+        "turns_failed": agent.turns.failed,
+        "metadata": agent.metadata,
+    })
+}
+
+/// A rejection as a model reads it.
+fn explain(rejection: &Rejection) -> String {
+    format!("{rejection}; {}", rejection.hint())
+}

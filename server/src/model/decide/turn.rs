@@ -1,0 +1,314 @@
+//! How turns end, wait and are cancelled.
+
+use std::sync::Arc;
+
+use super::Plan;
+use super::message::Letter;
+use crate::model::turn::Turn;
+use crate::model::{
+    Advice, Agent, AgentCrashed, AgentId, DiscardReason, EndReason, FailureClass, Kind, Message,
+    MessageDelivered, MessageDiscarded, MessageId, Outcome, Party, Rejection, Saved, SessionId,
+    SessionSaved, SessionState, Stage, SuspendResult, ToolCallResult, TurnCancelled,
+    TurnCancelling, TurnComplete, TurnEnd, TurnFailed, TurnId, TurnInterrupted, TurnResumed,
+    TurnRetry, WaitExpired,
+};
+
+/// What a tool call returns whose turn is cancelled.
+const ABORTED: &str = "[Aborted by user]";
+/// What a tool call returns whose outcome nobody knows.
+pub(in crate::model) const UNKNOWN: &str = "[Interrupted: outcome unknown]";
+/// What a child is told that starts without a message.
+const BOOTSTRAP: &str = "You have been started. Follow your instructions.";
+
+impl Plan<'_, '_> {
+    pub(super) fn finish_turn(
+        &mut self,
+        id: AgentId,
+        turn: TurnId,
+        end: TurnEnd,
+        attended: &[MessageId],
+    ) -> Outcome {
+        // A turn that is over already was ended by something stronger than its provider.
+        let Some(agent) = self.state.live_agent(id) else { return Outcome::Done };
+        let Some(turn) = agent.turn_is(turn) else { return Outcome::Done };
+        self.close_calls(agent, turn, UNKNOWN);
+        match end {
+            TurnEnd::Completed { response, saved } => {
+                self.complete_turn(agent, turn, response, saved, attended);
+            }
+            TurnEnd::Failed { class, error } => self.fail_turn(agent, turn, class, error, attended),
+            TurnEnd::Cancelled => self.end_cancelled(agent, turn),
+        }
+        Outcome::Turn(turn.id)
+    }
+
+    fn complete_turn(
+        &mut self,
+        agent: &Agent,
+        turn: &Turn,
+        response: Arc<str>,
+        saved: Saved,
+        attended: &[MessageId],
+    ) {
+        let session = agent.session.id;
+        let messages: Vec<&Message> = messages_of(agent, turn).collect();
+        for message in &messages {
+            self.push(session, MessageDelivered { message_id: message.id, turn_id: Some(turn.id) });
+        }
+        let open = |message: &&&Message| message.kind.wants_answer() && !message.answered;
+        let answers = messages
+            .iter()
+            .filter(open)
+            .filter(|message| message.sender == Party::User && attended.contains(&message.id))
+            .map(|message| message.id)
+            .collect::<Vec<_>>();
+        for message in messages.iter().filter(open) {
+            if !answers.contains(&message.id) && Some(message.sender) != result_goes_to(agent, turn)
+            {
+                self.answer(agent, message, Kind::Response, response.clone());
+            }
+        }
+        if let Saved::State(state) = saved
+            && agent.session.saved.as_ref() != Some(&state)
+        {
+            let state_size = state.size();
+            self.push(session, SessionSaved { state_size, provider_state: state });
+        }
+        self.push(
+            session,
+            TurnComplete { turn_id: turn.id, response, agent: agent.name.clone(), answers },
+        );
+        self.bootstrap_children(agent, turn.id);
+        if let (Some(result), Some(parent)) = (&turn.completing, agent.parent) {
+            let to = Party::Agent(parent);
+            let asked = messages.iter().filter(open).find(|message| message.sender == to);
+            let reply_to = asked.map(|message| message.id);
+            let from = Party::Agent(agent.id);
+            self.enqueue(Letter {
+                reply_to,
+                ..Letter::new(from, to, Kind::Response, result.clone())
+            });
+            self.end_agent(agent, EndReason::Completed, &[]);
+        }
+    }
+
+    fn fail_turn(
+        &mut self,
+        agent: &Agent,
+        turn: &Turn,
+        class: FailureClass,
+        error: String,
+        attended: &[MessageId],
+    ) {
+        let text = format!("the turn of {} failed ({}): {error}", agent.name, class.as_str());
+        let name = agent.name.clone();
+        self.push(agent.session.id, TurnFailed { turn_id: turn.id, agent: name, class, error });
+        self.tell_of_end(agent, turn, &text, attended);
+        self.bootstrap_children(agent, turn.id);
+    }
+
+    fn end_cancelled(&mut self, agent: &Agent, turn: &Turn) {
+        let session = agent.session.id;
+        let by = turn.cancelling.unwrap_or(Party::System);
+        let name = agent.name.clone();
+        if by == Party::System {
+            self.interrupt(agent, turn, true);
+            return;
+        }
+        for message in messages_of(agent, turn).filter(|message| message.sender == Party::User) {
+            let reason = DiscardReason::Cancelled;
+            self.push(session, MessageDiscarded { message_id: message.id, reason });
+        }
+        self.push(session, TurnCancelled { turn_id: turn.id, agent: name, by });
+        let text = format!("the turn of {} was cancelled", agent.name);
+        let from_user: Vec<MessageId> = messages_of(agent, turn)
+            .filter(|message| message.sender == Party::User)
+            .map(|message| message.id)
+            .collect();
+        self.tell_of_end(agent, turn, &text, &from_user);
+        self.bootstrap_children(agent, turn.id);
+    }
+
+    /// The daemon ends, or ended, under a running turn.
+    pub(in crate::model) fn interrupt(&mut self, agent: &Agent, turn: &Turn, wakes: bool) {
+        self.push(
+            agent.session.id,
+            TurnInterrupted {
+                turn_id: turn.id,
+                agent: agent.name.clone(),
+                stage: Stage::DuringAgentExecution,
+                recovery: Advice::CheckAgentIdempotency,
+                lost_calls: turn.calls.iter().map(|call| call.tool.clone()).collect(),
+                wakes,
+            },
+        );
+        self.bootstrap_children(agent, turn.id);
+    }
+
+    /// Tells whoever counts on a turn that it ended without an answer: those who asked, and the
+    /// one above the agent. `attended` messages are answered by other means.
+    fn tell_of_end(&mut self, agent: &Agent, turn: &Turn, text: &str, attended: &[MessageId]) {
+        let above = agent.superior();
+        let mut told = above == Party::User && !attended.is_empty();
+        for message in messages_of(agent, turn) {
+            if !message.kind.wants_answer() || message.answered || attended.contains(&message.id) {
+                continue;
+            }
+            self.answer(agent, message, Kind::Error, text.into());
+            told |= message.sender == above;
+        }
+        let there = above.agent().is_none_or(|id| self.state.live_agent(id).is_some());
+        if !told && there {
+            self.tell(above, Kind::Error, text);
+        }
+    }
+
+    /// Children spawned in this turn that nobody wrote to start with a fixed message.
+    fn bootstrap_children(&mut self, agent: &Agent, turn: TurnId) {
+        self.bootstrap_children_except(agent, turn, agent.id);
+    }
+
+    /// The same, but for one that was just written to.
+    pub(super) fn bootstrap_children_except(
+        &mut self,
+        agent: &Agent,
+        turn: TurnId,
+        written_to: AgentId,
+    ) {
+        for id in agent.children.iter().filter(|id| **id != written_to) {
+            let Some(child) = self.state.live_agent(*id) else { continue };
+            if child.born_in == Some(turn) && child.inbox.is_empty() {
+                let to = Party::Agent(child.id);
+                self.tell(to, Kind::Notification, BOOTSTRAP);
+            }
+        }
+    }
+
+    /// Gives every open tool call of a turn a result, so that its history is valid.
+    pub(in crate::model) fn close_calls(&mut self, agent: &Agent, turn: &Turn, error: &str) {
+        for call in &turn.calls {
+            self.push(
+                agent.session.id,
+                ToolCallResult {
+                    turn_id: turn.id,
+                    call_id: call.id,
+                    tool: call.tool.clone(),
+                    result: None,
+                    error: Some(error.to_owned()),
+                },
+            );
+        }
+    }
+
+    pub(super) fn cancel_turn(
+        &mut self,
+        reference: &str,
+        turn: Option<TurnId>,
+    ) -> Result<Outcome, Rejection> {
+        let agent = self.state.resolve(reference)?;
+        let running = agent.turn().filter(|running| turn.is_none_or(|id| id == running.id));
+        let Some(running) = running else {
+            return Err(Rejection::NoTurn { name: agent.name.clone(), turn });
+        };
+        if running.cancelling.is_none() {
+            self.ask_to_end(agent, running, Party::User);
+        }
+        Ok(Outcome::Turn(running.id))
+    }
+
+    /// Asks a turn to end. A call that waits for an answer returns at once.
+    fn ask_to_end(&mut self, agent: &Agent, turn: &Turn, by: Party) {
+        let session = agent.session.id;
+        self.push(session, TurnCancelling { turn_id: turn.id, by });
+        if let Some(wait) = agent.wait() {
+            self.push(session, TurnResumed { turn_id: turn.id, call_id: wait.call });
+            let error = if by == Party::System { UNKNOWN } else { ABORTED };
+            let call = turn.calls.iter().find(|call| call.id == wait.call);
+            self.push(
+                session,
+                ToolCallResult {
+                    turn_id: turn.id,
+                    call_id: wait.call,
+                    tool: call.map_or_else(|| "send_message".into(), |call| call.tool.clone()),
+                    result: None,
+                    error: Some(error.to_owned()),
+                },
+            );
+        }
+    }
+
+    pub(super) fn cancel_all(&mut self) -> Outcome {
+        let state = self.state;
+        for agent in state.agents() {
+            if let Some(turn) = agent.turn().filter(|turn| turn.cancelling.is_none()) {
+                self.ask_to_end(agent, turn, Party::System);
+            }
+        }
+        Outcome::Done
+    }
+
+    pub(super) fn retry_turn(
+        &mut self,
+        agent: AgentId,
+        turn_id: TurnId,
+        (attempt, delay_ms): (u32, u64),
+        class: FailureClass,
+        error: String,
+    ) -> Outcome {
+        let Some(agent) = self.state.live_agent(agent) else { return Outcome::Done };
+        let Some(turn) = agent.turn_is(turn_id) else { return Outcome::Done };
+        self.close_calls(agent, turn, UNKNOWN);
+        self.push(agent.session.id, TurnRetry { turn_id, attempt, delay_ms, class, error });
+        Outcome::Turn(turn_id)
+    }
+
+    /// The task that ran a session is gone, and with it the provider instance.
+    pub(super) fn crash(
+        &mut self,
+        session: SessionId,
+        reason: String,
+        attended: &[MessageId],
+    ) -> Outcome {
+        let Some(agent) = self.state.agent_of(session) else { return Outcome::Done };
+        if !matches!(agent.session.state, SessionState::Active | SessionState::Suspending) {
+            return Outcome::Done;
+        }
+        let turn = agent.turn();
+        let turn_id = turn.map(|turn| turn.id);
+        self.push(session, AgentCrashed { turn_id, reason: reason.clone(), recovered: true });
+        if let Some(turn) = turn {
+            self.close_calls(agent, turn, UNKNOWN);
+            self.fail_turn(agent, turn, FailureClass::ProviderGone, reason.clone(), attended);
+        }
+        let state_size = agent.session.saved.as_ref().map_or(0, crate::model::Blob::size);
+        self.push(session, SuspendResult { state_size, provider_state: None, error: Some(reason) });
+        Outcome::Done
+    }
+
+    /// Ends the waits whose time is up.
+    pub(super) fn tick(&mut self) -> Outcome {
+        let state = self.state;
+        for (at, id) in &state.slots.deadlines {
+            if *at > self.cx.now {
+                break;
+            }
+            let Some(agent) = state.agent(*id) else { continue };
+            if let (Some(turn), Some(wait)) = (agent.turn(), agent.wait()) {
+                let (turn_id, call_id, outcome) = (turn.id, wait.call, wait.on_expiry);
+                self.push(agent.session.id, WaitExpired { turn_id, call_id, outcome });
+            }
+        }
+        Outcome::Done
+    }
+}
+
+/// The messages of a turn, as they stand in the inbox.
+fn messages_of<'a>(agent: &'a Agent, turn: &'a Turn) -> impl Iterator<Item = &'a Message> {
+    turn.messages.iter().filter_map(|id| agent.message(*id))
+}
+
+/// Who gets the result of an agent that ends itself, instead of the turn's answer.
+fn result_goes_to(agent: &Agent, turn: &Turn) -> Option<Party> {
+    turn.completing.as_ref()?;
+    agent.parent.map(Party::Agent)
+}

@@ -1,0 +1,154 @@
+//! What is to be done in the world because of an event, once it is durable.
+
+use std::sync::Arc;
+
+use super::{
+    AgentId, Blob, CallId, Entry, Event, Json, Message, SessionId, SessionState, State, Tool,
+    TurnId, Workspace,
+};
+
+/// Something to do in the world.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Open the provider instance of a session.
+    Open {
+        /// The session.
+        session: SessionId,
+        /// Its agent.
+        agent: AgentId,
+        /// Name of the provider.
+        provider: Arc<str>,
+        /// Model; none for the provider's default.
+        model: Option<Arc<str>>,
+        /// What the agent is told to be.
+        instructions: Arc<str>,
+        /// What to resume from.
+        saved: Option<Blob>,
+    },
+    /// Run a turn on the open instance.
+    StartTurn {
+        /// The session.
+        session: SessionId,
+        /// The agent.
+        agent: AgentId,
+        /// The turn.
+        turn: TurnId,
+        /// Sequence of its `turn.start`.
+        seq: u64,
+        /// What the provider is prompted with.
+        prompt: Arc<str>,
+        /// The messages in it.
+        messages: Vec<Message>,
+    },
+    /// End the running turn.
+    CancelTurn {
+        /// The session.
+        session: SessionId,
+        /// The turn.
+        turn: TurnId,
+    },
+    /// Return from a tool call.
+    ReturnCall {
+        /// The call.
+        call: CallId,
+        /// Sequence of its result.
+        seq: u64,
+        /// What it came to.
+        result: Result<Json, String>,
+    },
+    /// Work on files for a tool call.
+    RunTool {
+        /// The agent.
+        agent: AgentId,
+        /// The turn.
+        turn: TurnId,
+        /// The call.
+        call: CallId,
+        /// What is to be done.
+        tool: Tool,
+        /// Where.
+        workspace: Workspace,
+    },
+    /// Ask the provider instance for its state and close it.
+    Suspend {
+        /// The session.
+        session: SessionId,
+    },
+    /// Close the provider instance.
+    Close {
+        /// The session.
+        session: SessionId,
+    },
+    /// Make the folder of a workspace.
+    CreateFolder {
+        /// The root, below the folder of all workspaces.
+        root: String,
+    },
+    /// Remove the folder of a workspace.
+    RemoveFolder {
+        /// The root, below the folder of all workspaces.
+        root: String,
+    },
+    /// Remove the folder of a session.
+    RemoveSession {
+        /// The session.
+        session: SessionId,
+    },
+}
+
+/// What an event asks for. `state` is the state right after it.
+pub fn effect(state: &State, entry: &Entry) -> Option<Effect> {
+    let session = entry.session;
+    let agent = || state.agent_of(session?);
+    Some(match &entry.event {
+        Event::SessionOpened(_) | Event::SessionRestored(_) => {
+            let agent = agent()?;
+            Effect::Open {
+                session: session?,
+                agent: agent.id,
+                provider: agent.session.provider.clone(),
+                model: agent.session.model.clone(),
+                instructions: agent.instructions.clone(),
+                saved: agent.session.saved.clone(),
+            }
+        }
+        Event::TurnStart(data) => {
+            let agent = agent()?;
+            let messages = data.messages.iter().filter_map(|id| agent.message(*id)).cloned();
+            Effect::StartTurn {
+                session: session?,
+                agent: agent.id,
+                turn: data.turn_id,
+                seq: entry.seq,
+                prompt: data.prompt.clone(),
+                messages: messages.collect(),
+            }
+        }
+        Event::TurnCancelling(data) => Effect::CancelTurn { session: session?, turn: data.turn_id },
+        Event::ToolCallResult(data) => Effect::ReturnCall {
+            call: data.call_id,
+            seq: entry.seq,
+            result: match (&data.result, &data.error) {
+                (_, Some(error)) => Err(error.clone()),
+                (Some(result), None) => Ok(result.clone()),
+                (None, None) => Ok(Json::null()),
+            },
+        },
+        Event::ToolCallInvoked(data) => {
+            let tool = Tool::parse(&data.tool, data.args.get()).ok().filter(Tool::is_on_files)?;
+            let agent = agent()?;
+            let workspace = state.workspace(agent.workspace?)?.clone();
+            let (turn, call) = (data.turn_id, data.call_id);
+            Effect::RunTool { agent: agent.id, turn, call, tool, workspace }
+        }
+        Event::SessionSuspending(_) => Effect::Suspend { session: session? },
+        Event::AgentTerminated(_) => {
+            debug_assert!(agent().is_none_or(|a| a.session.state == SessionState::Terminated));
+            Effect::Close { session: session? }
+        }
+        Event::WorkspaceCreated(data) => Effect::CreateFolder { root: data.root.clone() },
+        Event::WorkspaceDeleted(data) => Effect::RemoveFolder { root: data.root.clone() },
+        Event::SessionDeleted(data) => Effect::RemoveSession { session: data.deleted_session_id },
+        _ => return None,
+    })
+}

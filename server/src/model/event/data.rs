@@ -1,0 +1,512 @@
+//! The data of each event. Field order is the key order in the log.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Blob, Json};
+use crate::model::{
+    Access, AgentId, CallId, FailureClass, Kind, MessageId, Name, Outcome, Party, SessionId,
+    Timestamp, TurnId, WorkspaceId,
+};
+
+macro_rules! data {
+    ($($(#[$doc:meta])* $name:ident {
+        $($(#[$field_doc:meta])* $field:ident: $type:ty,)*
+    })+) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        pub struct $name {
+            $($(#[$field_doc])* pub $field: $type,)*
+        }
+    )+};
+}
+
+data! {
+    /// Data of `session.created`.
+    SessionCreated {
+        /// Name of the provider.
+        provider: Arc<str>,
+        /// Model; null for the provider's default.
+        model: Option<Arc<str>>,
+    }
+
+    /// Data of `agent.created`.
+    AgentCreated {
+        /// Identity of the agent.
+        agent_id: AgentId,
+        /// Its name.
+        name: Name,
+        /// Session of its parent; null for a root.
+        parent_session_id: Option<SessionId>,
+        /// What it is told to be.
+        instructions: Arc<str>,
+        /// Advisory role.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        role: String,
+        /// Where it works.
+        workspace: Option<WorkspaceId>,
+        /// Labels.
+        #[serde(default)]
+        metadata: BTreeMap<String, String>,
+        /// The turn of its parent that spawned it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        spawned_in: Option<TurnId>,
+    }
+
+    /// Data of `agent.updated`: what is absent stays.
+    AgentUpdated {
+        /// New instructions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        instructions: Option<Arc<str>>,
+        /// New role.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        role: Option<String>,
+    }
+
+    /// Data of `metadata.updated`.
+    MetadataUpdated {
+        /// The label.
+        key: String,
+        /// Its value; null removes it.
+        value: Option<String>,
+    }
+
+    /// Data of `agent.completing`.
+    AgentCompleting {
+        /// The turn.
+        turn_id: TurnId,
+        /// What the parent is answered.
+        result: Arc<str>,
+    }
+
+    /// Data of `agent.terminated`.
+    AgentTerminated {
+        /// The agent.
+        agent_id: AgentId,
+        /// Why.
+        reason: EndReason,
+    }
+
+    /// Data of `agent.crashed`.
+    AgentCrashed {
+        /// The turn that ran.
+        turn_id: Option<TurnId>,
+        /// What happened.
+        reason: String,
+        /// Whether the agent can go on.
+        recovered: bool,
+    }
+
+    /// Data of `tool.gate`.
+    ToolGate {
+        /// What was done.
+        action: GateAction,
+    }
+
+    /// Data of `tool.permit_turn`.
+    ToolPermitTurn {}
+
+    /// Data of `session.opened`.
+    SessionOpened {
+        /// Name of the provider.
+        provider: Arc<str>,
+        /// Model; null for the provider's default.
+        model: Option<Arc<str>>,
+    }
+
+    /// Data of `session.restored`.
+    SessionRestored {
+        /// Name of the provider.
+        provider: Arc<str>,
+        /// Model; null for the provider's default.
+        model: Option<Arc<str>>,
+    }
+
+    /// Data of `session.resuming`.
+    SessionResuming {}
+
+    /// Data of `session.suspending`.
+    SessionSuspending {
+        /// Why.
+        reason: SuspendReason,
+    }
+
+    /// Data of `suspend.result`.
+    SuspendResult {
+        /// Bytes of provider state.
+        state_size: u64,
+        /// The state; absent when it is the one that was last saved.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        provider_state: Option<Blob>,
+        /// Why the provider could not be asked; the last saved state holds then.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    }
+
+    /// Data of `session.saved`.
+    SessionSaved {
+        /// Bytes of provider state.
+        state_size: u64,
+        /// The state.
+        provider_state: Blob,
+    }
+
+    /// Data of `session.deleted`, in the daemon's own log.
+    SessionDeleted {
+        /// The session.
+        deleted_session_id: SessionId,
+        /// Events that its log held.
+        events: u64,
+    }
+
+    /// Data of `message.enqueued`, in the recipient's log.
+    MessageEnqueued {
+        /// Identity.
+        message_id: MessageId,
+        /// Who sent it.
+        sender: Party,
+        /// Whose inbox it entered.
+        recipient: Party,
+        /// What it is for.
+        kind: Kind,
+        /// The text.
+        payload: Arc<str>,
+        /// When it was sent.
+        timestamp: Timestamp,
+        /// The message that it answers.
+        reply_to: Option<MessageId>,
+        /// Known keys are `priority` and `timeout`.
+        #[serde(default)]
+        metadata: BTreeMap<String, String>,
+        /// Name of the sender.
+        sender_name: Name,
+        /// Name of the recipient.
+        recipient_name: Name,
+    }
+
+    /// Data of `message.delivered`.
+    MessageDelivered {
+        /// The message.
+        message_id: MessageId,
+        /// The turn that completed with it; absent where USER acknowledged it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        turn_id: Option<TurnId>,
+    }
+
+    /// Data of `message.collected`.
+    MessageCollected {
+        /// The message.
+        message_id: MessageId,
+        /// The turn that read it.
+        turn_id: TurnId,
+    }
+
+    /// Data of `message.discarded`.
+    MessageDiscarded {
+        /// The message.
+        message_id: MessageId,
+        /// Why.
+        reason: DiscardReason,
+    }
+
+    /// Data of `turn.start`.
+    TurnStart {
+        /// Identity.
+        turn_id: TurnId,
+        /// What the provider is prompted with.
+        prompt: Arc<str>,
+        /// The messages in it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        messages: Vec<MessageId>,
+    }
+
+    /// Data of `turn.complete`.
+    TurnComplete {
+        /// The turn.
+        turn_id: TurnId,
+        /// The final text.
+        response: Arc<str>,
+        /// Name of the agent.
+        agent: Name,
+        /// Messages of USER that it answered straight to a caller who waited.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        answers: Vec<MessageId>,
+    }
+
+    /// Data of `turn.failed`.
+    TurnFailed {
+        /// The turn.
+        turn_id: TurnId,
+        /// Name of the agent.
+        agent: Name,
+        /// Class of the failure.
+        class: FailureClass,
+        /// What failed.
+        error: String,
+    }
+
+    /// Data of `turn.cancelling`.
+    TurnCancelling {
+        /// The turn.
+        turn_id: TurnId,
+        /// Who asked.
+        by: Party,
+    }
+
+    /// Data of `turn.cancelled`.
+    TurnCancelled {
+        /// The turn.
+        turn_id: TurnId,
+        /// Name of the agent.
+        agent: Name,
+        /// Who asked.
+        by: Party,
+    }
+
+    /// Data of `turn.interrupted`.
+    TurnInterrupted {
+        /// The turn.
+        turn_id: TurnId,
+        /// Name of the agent.
+        agent: Name,
+        /// How far it had come.
+        stage: Stage,
+        /// What may be done about it.
+        recovery: Advice,
+        /// Tools whose outcome is unknown.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        lost_calls: Vec<Arc<str>>,
+        /// Whether its messages start a new turn by themselves.
+        wakes: bool,
+    }
+
+    /// Data of `turn.retry`.
+    TurnRetry {
+        /// The turn.
+        turn_id: TurnId,
+        /// The attempt that comes, from 2.
+        attempt: u32,
+        /// Milliseconds until then.
+        delay_ms: u64,
+        /// Class of the failure.
+        class: FailureClass,
+        /// What failed.
+        error: String,
+    }
+
+    /// Data of `turn.waiting`.
+    TurnWaiting {
+        /// The turn.
+        turn_id: TurnId,
+        /// The tool call that waits.
+        call_id: CallId,
+        /// The request whose answer it waits for.
+        message_id: MessageId,
+        /// Who is to answer.
+        recipient: AgentId,
+        /// When the waiting ends; null for never.
+        until: Option<Timestamp>,
+        /// What the end of the waiting means.
+        on_expiry: Expiry,
+    }
+
+    /// Data of `wait.expired`.
+    WaitExpired {
+        /// The turn.
+        turn_id: TurnId,
+        /// The tool call that waits.
+        call_id: CallId,
+        /// What it means.
+        outcome: Expiry,
+    }
+
+    /// Data of `turn.resumed`.
+    TurnResumed {
+        /// The turn.
+        turn_id: TurnId,
+        /// The tool call that waited.
+        call_id: CallId,
+    }
+
+    /// Data of `tool_call.invoked`.
+    ToolCallInvoked {
+        /// The turn.
+        turn_id: TurnId,
+        /// Identity of the call.
+        call_id: CallId,
+        /// Name of the tool.
+        tool: Arc<str>,
+        /// Its arguments.
+        args: Json,
+    }
+
+    /// Data of `tool_call.result`: a result or an error.
+    ToolCallResult {
+        /// The turn.
+        turn_id: TurnId,
+        /// Identity of the call.
+        call_id: CallId,
+        /// Name of the tool.
+        tool: Arc<str>,
+        /// What it returned.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        result: Option<Json>,
+        /// Why it failed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    }
+
+    /// Data of `workspace.created`.
+    WorkspaceCreated {
+        /// Identity.
+        workspace_id: WorkspaceId,
+        /// Name.
+        name: Name,
+        /// The workspace that holds it.
+        parent: Option<WorkspaceId>,
+        /// Its root, below the folder of all workspaces.
+        root: String,
+    }
+
+    /// Data of `workspace.linked`.
+    WorkspaceLinked {
+        /// The workspace.
+        workspace_id: WorkspaceId,
+        /// The host folder.
+        host_path: String,
+        /// Where it is seen.
+        mount_path: String,
+        /// What may be done through it.
+        mode: Access,
+    }
+
+    /// Data of `workspace.unlinked`.
+    WorkspaceUnlinked {
+        /// The workspace.
+        workspace_id: WorkspaceId,
+        /// Where it was seen.
+        mount_path: String,
+    }
+
+    /// Data of `workspace.deleted`.
+    WorkspaceDeleted {
+        /// The workspace.
+        workspace_id: WorkspaceId,
+        /// Its root, below the folder of all workspaces.
+        root: String,
+    }
+
+    /// Data of `request.recorded`.
+    RequestRecorded {
+        /// The idempotency key.
+        request_id: String,
+        /// What was asked, as a digest.
+        fingerprint: String,
+        /// Until when a repetition is answered.
+        expires: Timestamp,
+        /// What it came to.
+        outcome: Outcome,
+    }
+
+    /// Data of `daemon.started`.
+    DaemonStarted {
+        /// Version of the daemon.
+        version: String,
+    }
+
+    /// Data of `daemon.recovered`.
+    DaemonRecovered {
+        /// Turns that were interrupted.
+        interrupted_turns: u32,
+        /// Tool calls whose outcome is unknown.
+        orphaned_calls: u32,
+        /// Messages that went back to their inboxes.
+        returned_messages: u32,
+    }
+
+    /// Data of `daemon.stopped`.
+    DaemonStopped {}
+}
+
+macro_rules! words {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$word_doc:meta])* $word:ident = $text:literal,)+ })+) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+        pub enum $name {
+            $($(#[$word_doc])* #[serde(rename = $text)] $word,)+
+        }
+
+        impl $name {
+            /// The word in the log.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$word => $text,)+ }
+            }
+        }
+    )+};
+}
+
+words! {
+    /// Why an agent ended.
+    EndReason {
+        /// It was asked for.
+        Requested = "requested",
+        /// An ancestor was ended with its subtree.
+        Ancestor = "ancestor",
+        /// It completed its work.
+        Completed = "completed",
+    }
+
+    /// What was done to a gate.
+    GateAction {
+        /// Closed.
+        Gate = "gate",
+        /// Opened.
+        Ungate = "ungate",
+    }
+
+    /// Why a session is suspended.
+    SuspendReason {
+        /// Another session needs the slot.
+        Evicted = "evicted",
+        /// It was asked for.
+        Requested = "requested",
+        /// Its instructions changed.
+        Updated = "updated",
+        /// The daemon stops.
+        Shutdown = "shutdown",
+        /// The daemon had died.
+        Recovered = "recovered",
+        /// Its provider task crashed.
+        Crashed = "crashed",
+    }
+
+    /// Why a message left an inbox undelivered.
+    DiscardReason {
+        /// USER cancelled the turn that had it.
+        Cancelled = "cancelled",
+        /// Its recipient ended.
+        Terminated = "terminated",
+    }
+
+    /// What happens when the time for an answer is up.
+    Expiry {
+        /// The call fails.
+        Timeout = "timeout",
+        /// The call returns "pending"; the answer comes as a message.
+        Pending = "pending",
+    }
+
+    /// How far an interrupted turn had come.
+    Stage {
+        /// The provider was at work.
+        DuringAgentExecution = "during_agent_execution",
+    }
+
+    /// What may be done about an interrupted turn.
+    Advice {
+        /// It may have had effects: whether it can be repeated is for the agent to know.
+        CheckAgentIdempotency = "check_agent_idempotency",
+    }
+}

@@ -1,0 +1,184 @@
+//! Identities. On disk and in the logs they are hex strings.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use uuid::Uuid;
+
+use super::IdSource;
+
+/// Text that is no identity of the expected kind.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not an id: {0:?}")]
+pub struct InvalidId(String);
+
+macro_rules! uuids {
+    ($($(#[$doc:meta])* $name:ident)+) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Uuid);
+
+        impl $name {
+            /// A new identity.
+            pub fn fresh(ids: &mut dyn IdSource) -> Self {
+                Self(uuid::Builder::from_random_bytes(ids.next_u128().to_be_bytes()).into_uuid())
+            }
+
+            /// The identity with these bits.
+            pub const fn from_u128(bits: u128) -> Self {
+                Self(Uuid::from_u128(bits))
+            }
+
+            /// Its bits.
+            pub const fn as_u128(self) -> u128 {
+                self.0.as_u128()
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.as_simple().fmt(f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.as_simple().fmt(f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidId;
+
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
+                text.parse().map(Self).map_err(|_| InvalidId(text.to_owned()))
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.0.as_simple().encode_lower(&mut [0; 32]))
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                deserializer.deserialize_str(Text::<Self>::new())
+            }
+        }
+    )+};
+}
+
+uuids! {
+    /// An agent.
+    AgentId
+    /// A session; names its folder on disk.
+    SessionId
+    /// A message.
+    MessageId
+    /// A workspace.
+    WorkspaceId
+}
+
+macro_rules! prefixed {
+    ($($(#[$doc:meta])* $name:ident = $prefix:literal)+) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(u64);
+
+        impl $name {
+            /// A new identity.
+            pub fn fresh(ids: &mut dyn IdSource) -> Self {
+                let bits = ids.next_u128();
+                Self((bits >> 64) as u64 ^ bits as u64)
+            }
+
+            /// The identity with these bits.
+            pub const fn from_u64(bits: u64) -> Self {
+                Self(bits)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($prefix, "-{:016x}"), self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidId;
+
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
+                text.strip_prefix(concat!($prefix, "-"))
+                    .filter(|hex| hex.len() == 16)
+                    .and_then(|hex| u64::from_str_radix(hex, 16).ok())
+                    .map(Self)
+                    .ok_or_else(|| InvalidId(text.to_owned()))
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                deserializer.deserialize_str(Text::<Self>::new())
+            }
+        }
+    )+};
+}
+
+prefixed! {
+    /// A turn, `exec-` and 16 hex digits: the execution id of the execution record.
+    TurnId = "exec"
+    /// A tool call within a turn, `call-` and 16 hex digits.
+    CallId = "call"
+}
+
+/// Reads a value from text without an allocation.
+pub(super) struct Text<T>(std::marker::PhantomData<T>);
+
+impl<T> Text<T> {
+    pub(super) fn new() -> Self {
+        Self(std::marker::PhantomData)
+    }
+}
+
+impl<T: FromStr<Err: fmt::Display>> de::Visitor<'_> for Text<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an id")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_read_back_what_they_print() {
+        let session = SessionId::from_u128(0x0efe_0000_0000_0000_0000_0000_0000_0001);
+        assert_eq!(session.to_string(), "0efe0000000000000000000000000001");
+        assert_eq!(session.to_string().parse(), Ok(session));
+        let turn = TurnId::from_u64(0xa1b2);
+        assert_eq!(turn.to_string(), "exec-000000000000a1b2");
+        assert_eq!(turn.to_string().parse(), Ok(turn));
+        assert!("exec-12".parse::<TurnId>().is_err());
+        assert!("nonsense".parse::<SessionId>().is_err());
+    }
+}

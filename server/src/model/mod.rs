@@ -1,0 +1,55 @@
+//! The pure core: what the daemon knows, and how that may change.
+//!
+//! All durable state is a fold over [`Event`]s. [`decide`] reads the state and a [`Command`] and
+//! returns events or a typed [`Rejection`]; [`State::apply`] is the only thing that changes state,
+//! live and in recovery; [`next_step`] starts what has become possible; [`effect`] names what is
+//! to be done in the world once an event is durable. [`transact`] is one turn of that crank.
+//!
+//! Nothing here does I/O, locks, awaits, reads a clock or depends on the order of a hash table.
+
+mod agent;
+mod apply;
+mod catalogue;
+mod command;
+mod decide;
+mod effect;
+mod event;
+mod id;
+mod message;
+mod name;
+mod policy;
+mod prompt;
+mod reconcile;
+mod rejection;
+mod request;
+mod routing;
+mod schedule;
+mod session;
+mod slots;
+mod state;
+mod time;
+mod transact;
+mod turn;
+mod workspace;
+
+pub use agent::{Activity, Agent, Gate, Ready, TurnCounts};
+pub use catalogue::*;
+pub use command::{AgentRef, Command, NewAgent, Saved, TurnEnd};
+pub use decide::{Context, Decision, Draft, IdSource, decide};
+pub use effect::{Effect, effect};
+pub use event::*;
+pub use id::*;
+pub use message::{Kind, Message, Party, Priority};
+pub use name::Name;
+pub use policy::{Policy, ProviderPolicy, Resume};
+pub use reconcile::{Reconciliation, reconcile};
+pub use rejection::Rejection;
+pub use request::{Answered, Outcome, Request, Requests};
+pub use schedule::next_step;
+pub use session::{Session, SessionRecord, SessionState};
+pub use slots::PoolUse;
+pub use state::{Snapshot, State};
+pub use time::Timestamp;
+pub use transact::{Transaction, settle, transact};
+pub use turn::{FailureClass, Turn, Wait};
+pub use workspace::{Access, Link, Workspace};

@@ -1,0 +1,85 @@
+//! Names of agents and workspaces.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::Rejection;
+
+/// A name: 1 to 64 bytes, no `/`, white space or control characters; never `USER` or `SYSTEM`.
+///
+/// Only [`Name::parse`] checks that; a name read from a log is taken as it stands.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Name(Arc<str>);
+
+impl Name {
+    /// The longest name, in bytes.
+    pub const MAX_BYTES: usize = 64;
+
+    /// Checks a name that a user or a model chose.
+    pub fn parse(text: &str) -> Result<Self, Rejection> {
+        let problem = if text.is_empty() {
+            "it is empty"
+        } else if text.len() > Self::MAX_BYTES {
+            "it is longer than 64 bytes"
+        } else if text.contains('/') {
+            "it contains \"/\""
+        } else if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
+            "it contains white space or a control character"
+        } else if text.eq_ignore_ascii_case("USER") || text.eq_ignore_ascii_case("SYSTEM") {
+            "it is reserved"
+        } else if text.starts_with(['-', '.']) {
+            "it starts with \"-\" or \".\""
+        } else {
+            return Ok(Self(text.into()));
+        };
+        Err(Rejection::NameInvalid { name: text.chars().take(80).collect(), problem })
+    }
+
+    /// A name as a log or the daemon itself has it.
+    pub fn known(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for Name {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_would_confuse_are_refused() {
+        for bad in ["", "a/b", "a b", "nul\0", "tab\t", "USER", "system", "-x", ".."] {
+            assert!(Name::parse(bad).is_err(), "{bad:?}");
+        }
+        assert!(Name::parse(&"x".repeat(65)).is_err());
+        for good in ["lead", "reviewer-1", "größe", "a.b", "日本"] {
+            assert_eq!(Name::parse(good).map(|name| name.to_string()), Ok(good.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Every legal "no" of the core.
+
+use super::{AgentId, Name, TurnId};
+
+/// Why a command changes nothing. The text says what is wrong; [`Rejection::hint`] what to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Rejection {
+    /// No live agent fits the reference.
+    #[error("no agent {reference:?}")]
+    AgentNotFound {
+        /// What was asked for.
+        reference: String,
+    },
+    /// Several agents fit the reference.
+    #[error("{reference:?} could be {}", paths.join(", "))]
+    AgentAmbiguous {
+        /// What was asked for.
+        reference: String,
+        /// Some of those that fit.
+        paths: Vec<String>,
+    },
+    /// A sibling has the name.
+    #[error("there is already an agent {path:?}")]
+    AgentExists {
+        /// Path of that agent.
+        path: String,
+    },
+    /// The agent has ended.
+    #[error("agent {name:?} is terminated")]
+    AgentTerminated {
+        /// Its name.
+        name: Name,
+    },
+    /// The agent has live children.
+    #[error("agent {name:?} has {children} live {}", if *children == 1 { "child" } else { "children" })]
+    AgentHasChildren {
+        /// Its name.
+        name: Name,
+        /// How many.
+        children: usize,
+    },
+    /// The agent is not gated.
+    #[error("agent {name:?} is not gated")]
+    AgentNotGated {
+        /// Its name.
+        name: Name,
+    },
+    /// The tree is as large as it may be.
+    #[error("{what} is at its limit of {limit}")]
+    TreeLimit {
+        /// Which measure.
+        what: &'static str,
+        /// Its limit.
+        limit: usize,
+    },
+    /// The name breaks the rules.
+    #[error("{name:?} is not a valid name: {problem}")]
+    NameInvalid {
+        /// The name.
+        name: String,
+        /// Which rule.
+        problem: &'static str,
+    },
+    /// Metadata breaks the rules.
+    #[error("metadata key {key:?} is not valid: {problem}")]
+    MetadataInvalid {
+        /// The key.
+        key: String,
+        /// Which rule.
+        problem: &'static str,
+    },
+    /// There is no such provider.
+    #[error("no provider {name:?}")]
+    ProviderUnknown {
+        /// What was asked for.
+        name: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
+    /// The recipient is not parent, child or sibling of the sender.
+    #[error("{sender:?} cannot message {recipient:?}: it is not its parent, child or sibling")]
+    NotANeighbour {
+        /// The sender.
+        sender: Name,
+        /// What it called the recipient.
+        recipient: String,
+    },
+    /// Only roots talk to USER.
+    #[error("{sender:?} cannot message USER: it is not a root")]
+    UserNotReachable {
+        /// The sender.
+        sender: Name,
+    },
+    /// An agent cannot message itself.
+    #[error("{sender:?} cannot message itself")]
+    SelfSend {
+        /// The sender.
+        sender: Name,
+    },
+    /// The text is too long.
+    #[error("the text has {bytes} bytes; at most {limit} are allowed")]
+    MessageTooLarge {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The recipient has too much to read.
+    #[error("the inbox of {name:?} is full with {messages} messages")]
+    InboxFull {
+        /// The recipient.
+        name: Name,
+        /// How many.
+        messages: usize,
+    },
+    /// The two would wait for each other for ever.
+    #[error("{recipient:?} is waiting, directly or through others, for {sender:?}")]
+    WouldDeadlock {
+        /// The sender.
+        sender: Name,
+        /// The recipient.
+        recipient: Name,
+    },
+    /// An agent without siblings has nobody to broadcast to.
+    #[error("{sender:?} has no siblings to broadcast to")]
+    NoTeam {
+        /// The sender.
+        sender: Name,
+    },
+    /// A root has nobody to complete to.
+    #[error("{name:?} has no parent to complete to")]
+    NoParent {
+        /// The agent.
+        name: Name,
+    },
+    /// The agent has no workspace.
+    #[error("{name:?} has no workspace")]
+    NoWorkspace {
+        /// The agent.
+        name: Name,
+    },
+    /// No turn runs, or another one.
+    #[error("agent {name:?} has no running turn{}", turn.map(|id| format!(" {id}")).unwrap_or_default())]
+    NoTurn {
+        /// The agent.
+        name: Name,
+        /// The turn that was meant.
+        turn: Option<TurnId>,
+    },
+    /// There is no such session.
+    #[error("no session {reference:?}")]
+    SessionNotFound {
+        /// What was asked for.
+        reference: String,
+    },
+    /// A turn runs in the session.
+    #[error("session of {name:?} is busy")]
+    SessionBusy {
+        /// Its agent.
+        name: Name,
+    },
+    /// The session has ended.
+    #[error("session of {name:?} is terminated")]
+    SessionTerminated {
+        /// Its agent.
+        name: Name,
+    },
+    /// The session has not ended.
+    #[error("session of {name:?} is not terminated")]
+    SessionNotTerminated {
+        /// Its agent.
+        name: Name,
+    },
+    /// There is no such workspace.
+    #[error("no workspace {reference:?}")]
+    WorkspaceNotFound {
+        /// What was asked for.
+        reference: String,
+    },
+    /// A workspace has the name.
+    #[error("there is already a workspace {name:?}")]
+    WorkspaceExists {
+        /// The name.
+        name: Name,
+    },
+    /// Agents or workspaces are in the workspace.
+    #[error("workspace {name:?} is in use by {by}")]
+    WorkspaceInUse {
+        /// The workspace.
+        name: Name,
+        /// Who uses it.
+        by: String,
+    },
+    /// A link is in the way.
+    #[error("mount path {mount:?} overlaps the link at {other:?}")]
+    LinkExists {
+        /// What was asked for.
+        mount: String,
+        /// The link.
+        other: String,
+    },
+    /// There is no such link.
+    #[error("nothing is linked at {mount:?}")]
+    LinkNotFound {
+        /// What was asked for.
+        mount: String,
+    },
+    /// The host folder must not be shown.
+    #[error("{path:?} cannot be linked: {problem}")]
+    LinkForbidden {
+        /// The host folder.
+        path: String,
+        /// Why.
+        problem: &'static str,
+    },
+    /// The path breaks the rules.
+    #[error("path {path:?} is refused: {problem}")]
+    PathInvalid {
+        /// The path.
+        path: String,
+        /// Which rule.
+        problem: &'static str,
+    },
+    /// The key was used for something else.
+    #[error("request id {id:?} was already used for another request")]
+    RequestIdReused {
+        /// The key.
+        id: String,
+    },
+    /// The record would be larger than the journal takes.
+    #[error("the request needs a journal record of {bytes} bytes; at most {limit} are allowed")]
+    RecordTooLarge {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// No new work is taken while the daemon stops.
+    #[error("the daemon is stopping")]
+    Draining,
+    /// The core met a bug; nothing was changed.
+    #[error("the daemon met a bug while it decided: {what}")]
+    Bug {
+        /// What it said.
+        what: String,
+    },
+}
+
+impl Rejection {
+    /// No agent of that id; where an id was handed out and its agent is gone.
+    pub fn no_agent(id: AgentId) -> Self {
+        Self::AgentNotFound { reference: id.to_string() }
+    }
+
+    /// What to do next, for a person or a model; empty where the text says it all.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::AgentNotFound { .. } => "list the agents to see which there are".into(),
+            Self::AgentAmbiguous { .. } => "name it by its path or id".into(),
+            Self::AgentExists { .. } => {
+                "choose another name, or use the agent that there is".into()
+            }
+            Self::AgentTerminated { .. } => "create a new agent".into(),
+            Self::AgentHasChildren { .. } => "end the children first, or end it recursively".into(),
+            Self::AgentNotGated { .. } => "gate it first".into(),
+            Self::TreeLimit { .. } => "end agents that are done, or raise the limit".into(),
+            Self::NameInvalid { .. } => "use 1 to 64 bytes without spaces or \"/\"".into(),
+            Self::MetadataInvalid { .. } => "use keys of 1 to 64 bytes and short values".into(),
+            Self::ProviderUnknown { known, .. } => format!("use one of: {}", known.join(", ")),
+            Self::NotANeighbour { .. } => {
+                "message your parent, a child or a sibling, and let it pass the word on".into()
+            }
+            Self::UserNotReachable { .. } => "tell your parent instead".into(),
+            Self::SelfSend { .. } => "keep notes in a file instead".into(),
+            Self::MessageTooLarge { .. } => "write it to a file and send the path".into(),
+            Self::InboxFull { .. } => "wait until the recipient has read some".into(),
+            Self::WouldDeadlock { .. } => {
+                "send it without waiting (sync = false), or end your turn with the answer".into()
+            }
+            Self::NoTeam { .. } => "message your parent or a child instead".into(),
+            Self::NoParent { .. } => "end your turn with the answer instead".into(),
+            Self::NoWorkspace { .. } => "ask to be given one when you are created".into(),
+            Self::NoTurn { .. } => "see what it is doing by inspecting it".into(),
+            Self::SessionNotFound { .. } => "list the sessions to see which there are".into(),
+            Self::SessionBusy { .. } => "wait for its turn to end, or cancel it".into(),
+            Self::SessionTerminated { .. } => "it cannot be used again; create a new agent".into(),
+            Self::SessionNotTerminated { .. } => "terminate its agent first".into(),
+            Self::WorkspaceNotFound { .. } => "list the workspaces to see which there are".into(),
+            Self::WorkspaceExists { .. } => "choose another name".into(),
+            Self::WorkspaceInUse { .. } => "end the agents and delete the workspaces in it".into(),
+            Self::LinkExists { .. } => "choose another mount path, or unlink that one".into(),
+            Self::LinkNotFound { .. } => "show the workspace to see its links".into(),
+            Self::LinkForbidden { .. } => "link a folder outside of the daemon's home".into(),
+            Self::PathInvalid { .. } => "use a path relative to the root of the workspace".into(),
+            Self::RequestIdReused { .. } => "use a new request id for a new request".into(),
+            Self::RecordTooLarge { .. } => "ask for less at once".into(),
+            Self::Draining => "try again when the daemon runs again".into(),
+            Self::Bug { .. } => "please report it with the daemon's log".into(),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Turns: one prompt to one provider and everything until its end.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{AgentId, CallId, Expiry, MessageId, Party, Timestamp, TurnId};
+
+/// A turn that runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Turn {
+    /// Identity.
+    pub id: TurnId,
+    /// Sequence of its `turn.start`.
+    pub seq: u64,
+    /// When it started.
+    pub at: Timestamp,
+    /// Messages that it was started with or has collected since. They leave the inbox when it
+    /// completes.
+    pub messages: Vec<MessageId>,
+    /// Tool calls without a result yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<Call>,
+    /// Who asked for its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancelling: Option<Party>,
+    /// The result with which the agent ends itself when the turn completes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completing: Option<Arc<str>>,
+}
+
+/// A tool call without a result yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    /// Identity.
+    pub id: CallId,
+    /// Name of the tool.
+    pub tool: Arc<str>,
+}
+
+/// What a turn is blocked on: the answer to a request that it sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wait {
+    /// The tool call that waits.
+    pub call: CallId,
+    /// The request.
+    pub request: MessageId,
+    /// Who is to answer.
+    pub recipient: AgentId,
+    /// When the waiting ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+    /// What the end of the waiting means.
+    pub on_expiry: Expiry,
+    /// What the call goes on with, as soon as its agent has a slot again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over: Option<Over>,
+}
+
+/// Why a wait is over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Over {
+    /// This message answers the request.
+    Answered(MessageId),
+    /// Its time is up.
+    Expired(Expiry),
+}
+
+/// Why a turn failed, which decides what may be tried next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FailureClass {
+    /// May work if tried again.
+    Transient,
+    /// Will not work as it is.
+    Permanent,
+    /// The conversation does not fit the model any more.
+    Overflow,
+    /// A budget is used up.
+    Budget,
+    /// The sandbox could not be set up.
+    Sandbox,
+    /// The provider went away.
+    ProviderGone,
+}
+
+impl FailureClass {
+    /// The name in the logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Transient => "transient",
+            Self::Permanent => "permanent",
+            Self::Overflow => "overflow",
+            Self::Budget => "budget",
+            Self::Sandbox => "sandbox",
+            Self::ProviderGone => "provider-gone",
+        }
+    }
+}
