@@ -1,5 +1,7 @@
 //! Compiles the schema with a compiler written in Rust, so that no `protoc` is needed.
 
+#![allow(clippy::disallowed_methods, reason = "a build script writes where cargo says")]
+
 use std::path::PathBuf;
 
 use protox::prost::Message;
@@ -23,7 +25,8 @@ fn main() -> Result<(), Error> {
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
     std::fs::write(out.join("substrat.v1.binpb"), descriptors.encode_to_vec())?;
     let mut config = prost_build::Config::new();
-    config.skip_protoc_run().enable_type_names();
+    // Maps in key order, so that equal messages have equal bytes.
+    config.skip_protoc_run().enable_type_names().btree_map(["."]);
     tonic_prost_build::configure()
         .build_transport(true)
         .codec_path("crate::codec::StrictCodec")

@@ -12,6 +12,7 @@ pub use refusal::{DOMAIN, Refusal};
     clippy::all,
     clippy::disallowed_methods,
     clippy::disallowed_types,
+    clippy::too_many_lines,
     missing_docs,
     unreachable_pub,
     unused_qualifications,

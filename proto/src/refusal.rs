@@ -1,4 +1,5 @@
 //! How an error travels: a gRPC status with `google.rpc.ErrorInfo` in its details.
+#![allow(clippy::disallowed_types, reason = "tonic-types has its metadata in a HashMap")]
 
 use std::collections::HashMap;
 use std::fmt;
@@ -51,7 +52,6 @@ impl std::error::Error for Refusal {}
 
 impl From<Refusal> for Status {
     fn from(refusal: Refusal) -> Self {
-        #[expect(clippy::disallowed_types, reason = "the signature of tonic-types")]
         let mut metadata = HashMap::new();
         if !refusal.hint.is_empty() {
             metadata.insert("hint".to_owned(), refusal.hint);

@@ -1,12 +1,12 @@
 //! The journal at work: a writer thread that commits everything that waits, and a thread that
 //! prepares segments ahead.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::writer::{Pending, Plan, Prepared, Writer};
 use super::{Error, segment_path};
@@ -56,7 +56,7 @@ struct Shared {
     work: Condvar,
     spares: Mutex<Spares>,
     spares_changed: Condvar,
-    full: AtomicBool,
+    full: watch::Sender<bool>,
     queued_bytes: AtomicU64,
     durable: AtomicU64,
     commits: AtomicU64,
@@ -99,9 +99,12 @@ impl Journal {
         Ok(Self { shared, threads: Arc::new(Mutex::new(vec![committer, preparer])) })
     }
 
-    /// Appends an entry whose first event has this sequence, the one after the last appended.
-    /// Never blocks; the completion tells when it is durable.
-    pub fn append(&self, sequence: u64, bytes: &[u8], events: u32) -> Completion {
+    /// Appends entries (sequence of the first event, bytes, number of events) that follow the last
+    /// appended one. Never blocks; the completion tells when all of them are durable.
+    pub fn append<'a>(
+        &self,
+        entries: impl IntoIterator<Item = (u64, &'a [u8], u32)>,
+    ) -> Completion {
         let (done, completion) = oneshot::channel();
         let mut queue = lock(&self.shared.queue);
         let refused = if let Some(error) = &queue.failed {
@@ -117,17 +120,21 @@ impl Journal {
             return completion;
         }
         let was_empty = queue.pending.is_empty();
-        if queue.pending.bytes() + bytes.len() > MAX_RECORD && !was_empty {
-            let full = std::mem::take(&mut queue.pending);
-            queue.more.push_back(full);
+        let mut last = 0;
+        for (sequence, bytes, events) in entries {
+            if !queue.pending.is_empty() && queue.pending.bytes() + bytes.len() > MAX_RECORD {
+                let full = std::mem::take(&mut queue.pending);
+                queue.more.push_back(full);
+            }
+            if !queue.pending.push(sequence, bytes, events) {
+                let error = std::io::Error::from(std::io::ErrorKind::FileTooLarge);
+                let _ = done.send(Err(Error::io("appending to the journal")(error)));
+                return completion;
+            }
+            self.shared.queued_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            last = sequence;
         }
-        if !queue.pending.push(sequence, bytes, events) {
-            let error = std::io::Error::from(std::io::ErrorKind::FileTooLarge);
-            let _ = done.send(Err(Error::io("appending to the journal")(error)));
-            return completion;
-        }
-        self.shared.queued_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        queue.waiters.push((sequence, done));
+        queue.waiters.push((last, done));
         drop(queue);
         if was_empty {
             self.shared.work.notify_one();
@@ -142,7 +149,12 @@ impl Journal {
 
     /// Whether the disk is full: what was appended may wait, and no more should be.
     pub fn is_full(&self) -> bool {
-        self.shared.full.load(Ordering::Acquire)
+        *self.shared.full.borrow()
+    }
+
+    /// Watches whether the disk is full.
+    pub fn watch_full(&self) -> watch::Receiver<bool> {
+        self.shared.full.subscribe()
     }
 
     /// Sequence of the last durable event.
@@ -294,12 +306,14 @@ fn prepare(shared: &Shared) {
         let mut spares = lock(&shared.spares);
         match prepared {
             Ok(prepared) => {
-                shared.full.store(false, Ordering::Release);
+                if shared.full.send_replace(false) {
+                    tracing::info!("there is space on the disk again");
+                }
                 spares.wanted = None;
                 spares.ready = Some(prepared);
             }
             Err(Error::Full) => {
-                if !shared.full.swap(true, Ordering::AcqRel) {
+                if !shared.full.send_replace(true) {
                     tracing::error!("the disk is full: mutations are refused until space is back");
                 }
                 let changed = &shared.spares_changed;
@@ -327,7 +341,7 @@ pub fn delete_segments(disk: &dyn Disk, current: u64, through: u64) -> Result<u3
         if number >= current {
             break;
         }
-        let first_of_next = super::reader::first_sequence(disk, next)?;
+        let first_of_next = super::reader::first_of_segment(disk, next)?;
         if first_of_next.is_none_or(|first| first > through + 1) {
             break;
         }

@@ -24,7 +24,7 @@ mod writer;
 pub use disk::{Crash, Fault, SimDisk};
 pub use disk::{Disk, DiskFile, OsDisk};
 pub use handle::{Completion, Journal, Status, delete_segments};
-pub use reader::{End, Scan, scan};
+pub use reader::{End, Scan, first_sequence, scan};
 pub use repair::repair;
 pub use writer::{Pending, Writer};
 

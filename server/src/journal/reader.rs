@@ -117,8 +117,21 @@ fn used_segments(disk: &dyn Disk) -> Result<Vec<u64>, Error> {
     Ok(numbers)
 }
 
+/// Sequence of the first event that the journal holds; none if it holds none.
+///
+/// # Errors
+///
+/// [`Error::Corrupt`] where the first segment's header is damaged.
+pub fn first_sequence(disk: &dyn Disk) -> Result<Option<u64>, Error> {
+    let numbers = used_segments(disk)?;
+    match numbers.first() {
+        Some(first) => SegmentScan::open(disk, *first)?.header(numbers.len() == 1),
+        None => Ok(None),
+    }
+}
+
 /// Sequence of the first event of a segment; none if it was not begun.
-pub(super) fn first_sequence(disk: &dyn Disk, number: u64) -> Result<Option<u64>, Error> {
+pub(super) fn first_of_segment(disk: &dyn Disk, number: u64) -> Result<Option<u64>, Error> {
     let mut segment = SegmentScan::open(disk, number)?;
     segment.header(true)
 }

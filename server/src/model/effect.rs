@@ -89,11 +89,6 @@ pub enum Effect {
         /// The root, below the folder of all workspaces.
         root: String,
     },
-    /// Remove the folder of a session.
-    RemoveSession {
-        /// The session.
-        session: SessionId,
-    },
 }
 
 /// What an event asks for. `state` is the state right after it.
@@ -148,7 +143,6 @@ pub fn effect(state: &State, entry: &Entry) -> Option<Effect> {
         }
         Event::WorkspaceCreated(data) => Effect::CreateFolder { root: data.root.clone() },
         Event::WorkspaceDeleted(data) => Effect::RemoveFolder { root: data.root.clone() },
-        Event::SessionDeleted(data) => Effect::RemoveSession { session: data.deleted_session_id },
         _ => return None,
     })
 }

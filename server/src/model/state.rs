@@ -53,9 +53,11 @@ impl State {
         self.agents.values()
     }
 
-    /// The agents from this place in the order of creation on.
-    pub fn agents_from(&self, place: usize) -> impl Iterator<Item = &Agent> {
-        self.agents.get_range(place..).into_iter().flatten().map(|(_, agent)| agent)
+    /// The agents that were created after the one whose log starts at a sequence.
+    pub fn agents_after(&self, first_seq: u64) -> impl Iterator<Item = &Agent> {
+        let slice = self.agents.as_slice();
+        let place = slice.partition_point(|_, agent| agent.session.first_seq <= first_seq);
+        slice[place..].values()
     }
 
     /// An agent.

@@ -62,7 +62,7 @@ pub(super) fn covers(above: &str, path: &str) -> bool {
 
 /// Brings a path inside a workspace into its normal form: relative, parts joined by one `/`. The
 /// root is the empty text.
-pub(crate) fn normal_path(path: &str) -> Result<String, Rejection> {
+pub fn normal_path(path: &str) -> Result<String, Rejection> {
     let refuse =
         |problem| Rejection::PathInvalid { path: path.chars().take(200).collect(), problem };
     if path.starts_with('/') {

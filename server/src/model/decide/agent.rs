@@ -180,8 +180,8 @@ impl Plan<'_, '_> {
             if let Some(turn) = one.turn() {
                 self.close_calls(one, turn, "[Aborted: the agent was terminated]");
                 let (turn_id, by) = (turn.id, Party::User);
-                let agent = one.name.clone();
-                self.push(one.session.id, TurnCancelled { turn_id, agent, by });
+                let (agent, messages) = (one.name.clone(), turn.messages.clone());
+                self.push(one.session.id, TurnCancelled { turn_id, agent, by, messages });
             }
             let reason = if *id == agent.id { EndReason::Requested } else { EndReason::Ancestor };
             self.end_agent(one, reason, &ended);

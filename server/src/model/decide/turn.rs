@@ -101,8 +101,11 @@ impl Plan<'_, '_> {
         attended: &[MessageId],
     ) {
         let text = format!("the turn of {} failed ({}): {error}", agent.name, class.as_str());
-        let name = agent.name.clone();
-        self.push(agent.session.id, TurnFailed { turn_id: turn.id, agent: name, class, error });
+        let (name, messages) = (agent.name.clone(), turn.messages.clone());
+        self.push(
+            agent.session.id,
+            TurnFailed { turn_id: turn.id, agent: name, class, error, messages },
+        );
         self.tell_of_end(agent, turn, &text, attended);
         self.bootstrap_children(agent, turn.id);
     }
@@ -119,7 +122,8 @@ impl Plan<'_, '_> {
             let reason = DiscardReason::Cancelled;
             self.push(session, MessageDiscarded { message_id: message.id, reason });
         }
-        self.push(session, TurnCancelled { turn_id: turn.id, agent: name, by });
+        let messages = turn.messages.clone();
+        self.push(session, TurnCancelled { turn_id: turn.id, agent: name, by, messages });
         let text = format!("the turn of {} was cancelled", agent.name);
         let from_user: Vec<MessageId> = messages_of(agent, turn)
             .filter(|message| message.sender == Party::User)

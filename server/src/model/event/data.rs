@@ -245,6 +245,9 @@ data! {
         class: FailureClass,
         /// What failed.
         error: String,
+        /// The messages that it keeps for the next turn.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        messages: Vec<MessageId>,
     }
 
     /// Data of `turn.cancelling`.
@@ -263,6 +266,9 @@ data! {
         agent: Name,
         /// Who asked.
         by: Party,
+        /// The messages that were in it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        messages: Vec<MessageId>,
     }
 
     /// Data of `turn.interrupted`.

@@ -195,6 +195,26 @@ events! {
     DaemonStopped = "daemon.stopped",
 }
 
+impl Event {
+    /// Whether a turn ends with it.
+    pub fn ends_turn(&self) -> bool {
+        matches!(
+            self,
+            Self::TurnComplete(_)
+                | Self::TurnFailed(_)
+                | Self::TurnCancelled(_)
+                | Self::TurnInterrupted(_)
+        )
+    }
+
+    /// Its data as JSON.
+    pub fn data(&self) -> serde_json::Value {
+        let mut json = Vec::new();
+        self.encode_data(&mut json);
+        serde_json::from_slice(&json).unwrap_or_default()
+    }
+}
+
 /// JSON that the daemon carries without looking into it.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -1,0 +1,75 @@
+//! `substratctl agent create`.
+#![allow(clippy::disallowed_methods, reason = "reads instructions from a file")]
+
+use substrat_proto::v1;
+
+use super::Context;
+use crate::client::request_id;
+use crate::error::{Error, Kind};
+use crate::output::line;
+
+/// Create an agent.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Its name, unique among its siblings
+    name: String,
+    /// Provider [default: the parent's, or scripted]
+    #[arg(long)]
+    provider: Option<String>,
+    /// Model [default: the parent's, or the provider's]
+    #[arg(long)]
+    model: Option<String>,
+    /// What it is told to be, or @FILE to read it from a file (@- for stdin)
+    #[arg(long, value_name = "TEXT|@FILE")]
+    instructions: Option<String>,
+    /// Advisory role, such as worker or reviewer
+    #[arg(long)]
+    role: Option<String>,
+    /// Parent agent; without one it is a root
+    #[arg(long, value_name = "AGENT")]
+    parent: Option<String>,
+    /// Workspace, by name [default: the parent's]
+    #[arg(long)]
+    workspace: Option<String>,
+    /// A label; may be given more than once
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = super::update::label)]
+    labels: Vec<(String, String)>,
+    /// Repeating a command with the same id does it once
+    #[arg(long, value_name = "ID")]
+    request_id: Option<String>,
+}
+
+/// Instructions as they were given, or from the file that was named.
+pub(super) fn instructions(given: &str) -> Result<String, Error> {
+    let Some(path) = given.strip_prefix('@') else { return Ok(given.to_owned()) };
+    let read = match path {
+        "-" => std::io::read_to_string(std::io::stdin()),
+        path => std::fs::read_to_string(path),
+    };
+    read.map_err(|error| {
+        let hint = "give the text itself, or @ and the path of a UTF-8 file";
+        Error::new(Kind::Invalid, format!("instructions from {path:?}: {error}"), hint)
+    })
+}
+
+pub(super) async fn run(context: &Context, args: Args) -> Result<(), Error> {
+    let instructions = args.instructions.map(|given| instructions(&given)).transpose()?;
+    let request = v1::CreateAgentRequest {
+        name: args.name,
+        parent: args.parent.unwrap_or_default(),
+        provider: args.provider.unwrap_or_default(),
+        model: args.model.unwrap_or_default(),
+        instructions: instructions.unwrap_or_default(),
+        role: args.role.unwrap_or_default(),
+        workspace: args.workspace.unwrap_or_default(),
+        metadata: args.labels.into_iter().collect(),
+        request_id: args.request_id.unwrap_or_else(request_id),
+    };
+    let client = context.connect().await?;
+    let response = client.agents().create_agent(request).await?.into_inner();
+    context.output.response(&response, |response| {
+        if let Some(agent) = &response.agent {
+            line(&format!("created {} ({})", agent.path, agent.id));
+        }
+    })
+}

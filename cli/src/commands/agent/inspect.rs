@@ -1,0 +1,52 @@
+//! `substratctl agent inspect`.
+
+use substrat_proto::v1;
+
+use super::Context;
+use super::show::{self, state_word};
+use crate::commands::events::event_line;
+use crate::error::Error;
+use crate::output::line;
+use crate::time;
+
+/// Show what an agent is doing.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The agent
+    agent: String,
+    /// How many recent events to show
+    #[arg(long, default_value_t = 10, value_name = "COUNT", value_parser = clap::value_parser!(i32).range(1..=1000))]
+    recent: i32,
+}
+
+pub(super) async fn run(context: &Context, args: Args) -> Result<(), Error> {
+    let client = context.connect().await?;
+    let request = v1::InspectAgentRequest { agent: args.agent, recent: args.recent };
+    let response = client.agents().inspect_agent(request).await?.into_inner();
+    let output = context.output;
+    output.response(&response, |response| {
+        if let Some(agent) = &response.agent {
+            show::agent(output, agent);
+        }
+        if let Some(turn) = &response.turn {
+            let waits = if turn.waiting_for.is_empty() { "" } else { ", waiting for an answer" };
+            let tools = match turn.open_tools.as_slice() {
+                [] => String::new(),
+                tools => format!(", in {}", tools.join(", ")),
+            };
+            let since = time::ago(turn.start_time.as_ref());
+            line(&format!("turn       {} for {since}{tools}{waits}", turn.id));
+        }
+        for message in &response.inbox {
+            let first = message.text.lines().next().unwrap_or_default();
+            line(&format!("unread     from {}: {first}", message.sender));
+        }
+        for child in &response.children {
+            line(&format!("child      {}: {}", child.name, state_word(child)));
+        }
+        line(&output.bold("recent"));
+        for event in &response.recent {
+            line(&event_line(output, event, ""));
+        }
+    })
+}

@@ -1,0 +1,111 @@
+//! `substratctl agent send`.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use substrat_proto::v1;
+use tokio::time::{Instant, sleep};
+
+use super::Context;
+use crate::client::request_id;
+use crate::error::{Error, is_lost};
+use crate::output::{line, note, write};
+
+/// How long a daemon that went away is waited for.
+const RECONNECT: Duration = Duration::from_secs(10);
+
+/// Send a message and wait for the answer.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The agent
+    agent: String,
+    /// The message, or - to read it from stdin
+    message: String,
+    /// Do not wait; the answer goes to the inbox
+    #[arg(long)]
+    no_wait: bool,
+    /// Deliver it before other messages
+    #[arg(long)]
+    urgent: bool,
+    /// Repeating a command with the same id sends it once, and returns the first answer
+    #[arg(long, value_name = "ID")]
+    request_id: Option<String>,
+}
+
+pub(super) async fn run(context: &Context, args: Args) -> Result<(), Error> {
+    let text = match args.message.as_str() {
+        "-" => std::io::read_to_string(std::io::stdin())?,
+        _ => args.message,
+    };
+    let urgent = args.urgent.then(|| ("priority".to_owned(), "high".to_owned()));
+    let request = v1::SendMessageRequest {
+        agent: args.agent,
+        text,
+        no_wait: args.no_wait,
+        metadata: urgent.into_iter().collect(),
+        request_id: args.request_id.unwrap_or_else(request_id),
+    };
+    let answered = send(context, request);
+    let response = tokio::select! {
+        response = answered => response?,
+        never = progress() => match never {},
+    };
+    context.output.response(&response, |response| {
+        if response.answered {
+            write(&response.answer);
+            if !response.answer.ends_with('\n') {
+                write("\n");
+            }
+        } else {
+            line(&format!("sent {}", response.message_id));
+        }
+    })
+}
+
+/// Sends, and sends again under the same id when the daemon goes away: it happens once.
+async fn send(
+    context: &Context,
+    request: v1::SendMessageRequest,
+) -> Result<v1::SendMessageResponse, Error> {
+    let mut client = context.connect().await?;
+    let mut lost_since = None;
+    loop {
+        let status = match client.agents().send_message(request.clone()).await {
+            Ok(response) => return Ok(response.into_inner()),
+            Err(status) if is_lost(&status) => status,
+            Err(status) => return Err(status.into()),
+        };
+        if lost_since.is_none() {
+            note("daemon lost, reconnecting…");
+        }
+        let since = *lost_since.get_or_insert_with(Instant::now);
+        client = loop {
+            match context.connect().await {
+                Ok(client) => break client,
+                Err(_) if since.elapsed() < RECONNECT => sleep(Duration::from_millis(200)).await,
+                Err(_) => return Err(status.into()),
+            }
+        };
+    }
+}
+
+/// Shows on a terminal that an answer is waited for.
+async fn progress() -> std::convert::Infallible {
+    if !std::io::stderr().is_terminal() {
+        return std::future::pending().await;
+    }
+    let begun = Instant::now();
+    loop {
+        sleep(Duration::from_secs(1)).await;
+        let seconds = begun.elapsed().as_secs();
+        // The cursor goes back, so that the answer is written over it.
+        eprint_progress(&format!("\rwaiting for the answer… {seconds}s\x1b[K\r"));
+    }
+}
+
+fn eprint_progress(text: &str) {
+    use std::io::Write;
+    let mut stderr = std::io::stderr();
+    // Only for show.
+    let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
+}

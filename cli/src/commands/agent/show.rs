@@ -1,0 +1,68 @@
+//! How agents are shown.
+
+use substrat_proto::v1;
+
+use crate::output::{Output, line};
+use crate::time;
+
+/// What an agent is doing, in a word.
+pub(crate) fn state_word(agent: &v1::Agent) -> String {
+    let mut word = match agent.state() {
+        v1::AgentState::Unspecified => "?",
+        v1::AgentState::Idle => "idle",
+        v1::AgentState::Busy => "busy",
+        v1::AgentState::Waiting => "waiting",
+        v1::AgentState::Terminated => "terminated",
+    }
+    .to_owned();
+    if agent.queued {
+        word += ", queued";
+    }
+    if agent.gated {
+        word += ", gated";
+    }
+    word
+}
+
+/// How turns ended, such as `12 (1 failed)`.
+pub(super) fn turns(agent: &v1::Agent) -> String {
+    let counts = agent.turns.unwrap_or_default();
+    let others = [
+        (counts.failed, "failed"),
+        (counts.cancelled, "cancelled"),
+        (counts.interrupted, "interrupted"),
+    ];
+    let others: Vec<String> = others
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, word)| format!("{count} {word}"))
+        .collect();
+    if others.is_empty() {
+        return counts.completed.to_string();
+    }
+    format!("{} ({})", counts.completed, others.join(", "))
+}
+
+/// One agent, in lines.
+pub(super) fn agent(output: Output, agent: &v1::Agent) {
+    line(&format!("{}  {}", output.bold(&agent.path), state_word(agent)));
+    line(&format!("id         {}", agent.id));
+    line(&format!("session    {}", agent.session_id));
+    let model = if agent.model.is_empty() { "" } else { &format!(" ({})", agent.model) };
+    line(&format!("provider   {}{model}", agent.provider));
+    if !agent.role.is_empty() {
+        line(&format!("role       {}", agent.role));
+    }
+    if !agent.workspace_id.is_empty() {
+        line(&format!("workspace  {}", agent.workspace_id));
+    }
+    for (key, value) in &agent.metadata {
+        line(&format!("label      {key} = {value}"));
+    }
+    line(&format!("created    {}", time::date(agent.create_time.as_ref())));
+    line(&format!("turns      {}", turns(agent)));
+    line(&format!("inbox      {} messages", agent.inbox_size));
+    if agent.gated {
+        line(&format!("gate       closed, {} turns permitted", agent.permits));
+    }
+}

@@ -1,0 +1,138 @@
+//! `substratctl events`.
+
+use prost_types::value::Kind;
+use substrat_proto::v1;
+
+use super::Context;
+use crate::error::Error;
+use crate::output::{Output, line, note};
+use crate::time;
+
+/// Events of all logs, or of one agent's.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Go on with new events
+    #[arg(long, short)]
+    follow: bool,
+    /// First sequence to show [default: the last 100 events; with --follow only new ones]
+    #[arg(long, value_name = "SEQ")]
+    from: Option<u64>,
+    /// Only those of this agent
+    #[arg(long, value_name = "AGENT")]
+    agent: Option<String>,
+    /// Only these, such as turn.complete or turn.*; may be given more than once
+    #[arg(long = "type", value_name = "TYPE")]
+    types: Vec<String>,
+}
+
+/// Which events are wanted.
+pub(crate) struct Wanted {
+    pub(crate) agent: String,
+    pub(crate) follow: bool,
+    pub(crate) from: Option<u64>,
+    pub(crate) types: Vec<String>,
+}
+
+pub(crate) async fn run(context: &Context, args: Args) -> Result<(), Error> {
+    let agent = args.agent.unwrap_or_default();
+    show(context, Wanted { agent, follow: args.follow, from: args.from, types: args.types }).await
+}
+
+/// Writes the events that are wanted.
+pub(crate) async fn show(context: &Context, wanted: Wanted) -> Result<(), Error> {
+    let client = context.connect().await?;
+    let output = context.output;
+    if wanted.follow {
+        let request = v1::WatchEventsRequest {
+            agent: wanted.agent,
+            from_sequence: wanted.from.unwrap_or(0),
+            types: wanted.types,
+        };
+        let mut events = client.sessions().watch_events(request).await?.into_inner();
+        while let Some(response) = events.message().await? {
+            if let Some(event) = &response.event {
+                output.item(event, |event| line(&event_line(output, event, &event.session_id)))?;
+            }
+        }
+        return Ok(());
+    }
+    let from = match wanted.from {
+        Some(from) => from,
+        None => {
+            let daemon = client.daemon().get_daemon(v1::GetDaemonRequest {}).await?.into_inner();
+            let journal = daemon.daemon.and_then(|daemon| daemon.journal);
+            let last = journal.map_or(0, |journal| journal.durable_sequence);
+            let some = wanted.agent.is_empty() && wanted.types.is_empty();
+            if some { last.saturating_sub(99) } else { 1 }
+        }
+    };
+    let mut page_token = String::new();
+    let mut count = 0;
+    loop {
+        let request = v1::ListEventsRequest {
+            agent: wanted.agent.clone(),
+            from_sequence: from,
+            types: wanted.types.clone(),
+            page_size: 1000,
+            page_token,
+        };
+        let page = client.sessions().list_events(request).await?.into_inner();
+        for event in &page.events {
+            output.item(event, |event| line(&event_line(output, event, &event.session_id)))?;
+        }
+        count += page.events.len();
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            break;
+        }
+    }
+    if count == 0 && !output.is_json() {
+        note("no events");
+    }
+    Ok(())
+}
+
+/// An event in a line.
+pub(crate) fn event_line(output: Output, event: &v1::Event, session: &str) -> String {
+    let session = if session.is_empty() { String::new() } else { format!("{session:.8}  ") };
+    let clock = output.dim(&time::clock(event.time.as_ref()));
+    let name = output.bold(&format!("{:<18}", event.r#type));
+    let line = format!("{clock} {:>6}  {session}{name}  {}", event.sequence, summary(event));
+    line.trim_end().to_owned()
+}
+
+/// The data of an event that says most, in a line.
+fn summary(event: &v1::Event) -> String {
+    let Some(data) = &event.data else { return String::new() };
+    let text = |key: &str| match data.fields.get(key).and_then(|value| value.kind.as_ref()) {
+        Some(Kind::StringValue(text)) => Some(text.clone()),
+        Some(Kind::NumberValue(number)) => Some(number.to_string()),
+        _ => None,
+    };
+    let shown: Vec<String> = match event.r#type.as_str() {
+        "message.enqueued" => {
+            let ends = format!(
+                "{} → {}:",
+                text("sender_name").unwrap_or_default(),
+                text("recipient_name").unwrap_or_default()
+            );
+            [Some(ends), text("payload")].into_iter().flatten().collect()
+        }
+        "turn.complete" => text("response").into_iter().collect(),
+        "turn.failed" | "turn.retry" => {
+            [text("class"), text("error")].into_iter().flatten().collect()
+        }
+        "tool_call.result" => [text("tool"), text("error")].into_iter().flatten().collect(),
+        _ => {
+            let keys = ["name", "tool", "turn_id", "reason", "key", "mount_path", "state_size"];
+            keys.iter().filter_map(|key| text(key)).take(2).collect()
+        }
+    };
+    let shown = shown.join(" ");
+    let first = shown.lines().next().unwrap_or_default();
+    if first.chars().count() < shown.chars().count() || first.chars().count() > 100 {
+        let cut: String = first.chars().take(100).collect();
+        return format!("{cut}…");
+    }
+    first.to_owned()
+}

@@ -1,0 +1,492 @@
+//! The configuration: built-in values < `config.toml` < environment < flags. Unknown keys are
+//! errors.
+#![allow(clippy::disallowed_methods, reason = "reads the configuration file")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use substrat_proto::v1;
+use toml::Value;
+
+use crate::engine;
+use crate::journal;
+use crate::model::{Policy, ProviderPolicy, Resume};
+use crate::provider::scripted;
+use crate::service::DEFAULT_PROVIDER;
+
+/// Why a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("{path}: {error}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// The file is no TOML.
+    #[error("{path}: {error}")]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        error: Box<toml::de::Error>,
+    },
+    /// There is no such key.
+    #[error("{source_name}: unknown key {key:?}{}", did_you_mean(key))]
+    UnknownKey {
+        /// Where it stands.
+        source_name: String,
+        /// The key.
+        key: String,
+    },
+    /// The value does not fit the key.
+    #[error("{source_name}: {key} = {value}: {problem}")]
+    BadValue {
+        /// Where it stands.
+        source_name: String,
+        /// The key.
+        key: String,
+        /// The value.
+        value: String,
+        /// What would fit.
+        problem: String,
+    },
+}
+
+/// The settings.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    values: BTreeMap<&'static str, (Value, String)>,
+    path: PathBuf,
+}
+
+/// What fits a key.
+#[derive(Clone, Copy)]
+enum Fits {
+    Number { least: i64, most: i64 },
+    Word(&'static [&'static str]),
+    Switch,
+    Numbers,
+}
+
+struct Key {
+    name: &'static str,
+    default: fn() -> Value,
+    fits: Fits,
+    description: &'static str,
+}
+
+const fn number(least: i64, most: i64) -> Fits {
+    Fits::Number { least, most }
+}
+
+const KEYS: &[Key] = &[
+    Key {
+        name: "allow_users",
+        default: || Value::Array(Vec::new()),
+        fits: Fits::Numbers,
+        description: "user ids that may use the API beside the owner",
+    },
+    Key {
+        name: "autostart",
+        default: || Value::Boolean(false),
+        fits: Fits::Switch,
+        description: "whether substratctl starts the daemon when it does not run",
+    },
+    Key {
+        name: "drain_seconds",
+        default: || Value::Integer(30),
+        fits: number(0, 86_400),
+        description: "how long running turns may go on when the daemon stops",
+    },
+    Key {
+        name: "journal.checkpoint_mib",
+        default: || Value::Integer(32),
+        fits: number(1, 65_536),
+        description: "journal after which a checkpoint is written",
+    },
+    Key {
+        name: "journal.segment_mib",
+        default: || Value::Integer(64),
+        fits: number(1, 1024),
+        description: "largest size of a journal segment",
+    },
+    Key {
+        name: "limits.agents",
+        default: || Value::Integer(100_000),
+        fits: number(1, 10_000_000),
+        description: "live agents at most",
+    },
+    Key {
+        name: "limits.depth",
+        default: || Value::Integer(32),
+        fits: number(1, 1000),
+        description: "agents from a root to a leaf at most",
+    },
+    Key {
+        name: "limits.inbox_messages",
+        default: || Value::Integer(1000),
+        fits: number(1, 1_000_000),
+        description: "messages in an agent's inbox at most",
+    },
+    Key {
+        name: "limits.message_bytes",
+        default: || Value::Integer(1 << 20),
+        fits: number(1024, 3 << 20),
+        description: "longest message, and longest instructions",
+    },
+    Key {
+        name: "limits.waiting",
+        default: || Value::Integer(1024),
+        fits: number(1, 16_384),
+        description: "turns blocked on an answer at once; a further one goes on without",
+    },
+    Key {
+        name: "log.level",
+        default: || Value::String("info".into()),
+        fits: Fits::Word(&["error", "warn", "info", "debug", "trace"]),
+        description: "what the daemon logs",
+    },
+    Key {
+        name: "requests.retention_seconds",
+        default: || Value::Integer(86_400),
+        fits: number(60, 31_536_000),
+        description: "how long a repeated request id returns the first answer",
+    },
+    Key {
+        name: "resume",
+        default: || Value::String("roots".into()),
+        fits: Fits::Word(&["roots", "all", "none"]),
+        description: "which agents are told after a crash",
+    },
+    Key {
+        name: "scripted.max_elements",
+        default: || Value::Integer(100_000),
+        fits: number(100, 100_000_000),
+        description: "elements of a script's largest array or map",
+    },
+    Key {
+        name: "scripted.max_memory_bytes",
+        default: || Value::Integer(256 << 10),
+        fits: number(1024, 2 << 20),
+        description: "what a script may remember from turn to turn",
+    },
+    Key {
+        name: "scripted.max_operations",
+        default: || Value::Integer(50_000_000),
+        fits: number(1000, i64::MAX),
+        description: "operations of one turn of a script",
+    },
+    Key {
+        name: "scripted.max_string_bytes",
+        default: || Value::Integer(4 << 20),
+        fits: number(1024, 1 << 30),
+        description: "a script's longest string",
+    },
+    Key {
+        name: "scripted.tool_socket",
+        default: || Value::Boolean(false),
+        fits: Fits::Switch,
+        description: "open a tool socket for live scripted sessions",
+    },
+    Key {
+        name: "slots.default",
+        default: || Value::Integer(4),
+        fits: number(1, 100_000),
+        description: "live instances of a provider that has no setting of its own",
+    },
+    Key {
+        name: "slots.scripted",
+        default: || Value::Integer(256),
+        fits: number(1, 100_000),
+        description: "live scripted instances",
+    },
+];
+
+/// How the name of an environment variable for a key starts.
+const ENV_PREFIX: &str = "SUBSTRAT_";
+/// Variables with that start that are no keys.
+const OTHER_VARIABLES: [&str; 3] = ["SUBSTRAT_HOME", "SUBSTRAT_SOCKET", "SUBSTRAT_DAEMON"];
+
+fn find(name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.name == name)
+}
+
+fn did_you_mean(name: &str) -> String {
+    let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
+    let similar = KEYS.iter().find(|key| last(key.name) == last(name) || key.name.contains(name));
+    similar.map_or_else(
+        || "; \"substratctl config show\" lists the keys".to_owned(),
+        |key| format!("; did you mean {:?}?", key.name),
+    )
+}
+
+impl Config {
+    /// The configuration of a home, with what environment and flags (`key=value`) say.
+    pub fn load(
+        home: &Path,
+        environment: impl Iterator<Item = (String, String)>,
+        flags: &[String],
+    ) -> Result<Self, ConfigError> {
+        let path = home.join("config.toml");
+        let defaults = KEYS.iter().map(|key| (key.name, ((key.default)(), "default".to_owned())));
+        let mut config = Self { values: defaults.collect(), path: path.clone() };
+        config.read_file(&path)?;
+        for (name, value) in environment {
+            let is_key = name.starts_with(ENV_PREFIX) && !OTHER_VARIABLES.contains(&&*name);
+            if is_key {
+                let key = KEYS.iter().find(|key| variable(key.name) == name);
+                let Some(key) = key else {
+                    let source_name = "environment".to_owned();
+                    return Err(ConfigError::UnknownKey { source_name, key: name });
+                };
+                config.set(key.name, from_text(&value), &name)?;
+            }
+        }
+        for flag in flags {
+            let (key, value) = flag.split_once('=').unwrap_or((flag, ""));
+            config.set(key.trim(), from_text(value.trim()), "--set")?;
+        }
+        Ok(config)
+    }
+
+    fn read_file(&mut self, path: &Path) -> Result<(), ConfigError> {
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(ConfigError::Unreadable { path: path.to_owned(), error }),
+        };
+        let table: toml::Table = text.parse().map_err(|error| {
+            let (path, error) = (path.to_owned(), Box::new(error));
+            ConfigError::Syntax { path, error }
+        })?;
+        self.read_table("", &table, &path.display().to_string())
+    }
+
+    fn read_table(
+        &mut self,
+        prefix: &str,
+        table: &toml::Table,
+        source_name: &str,
+    ) -> Result<(), ConfigError> {
+        for (name, value) in table {
+            let key = format!("{prefix}{name}");
+            match value {
+                Value::Table(inner) => {
+                    self.read_table(&format!("{key}."), inner, source_name)?;
+                }
+                value => self.set(&key, value.clone(), source_name)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, name: &str, value: Value, source_name: &str) -> Result<(), ConfigError> {
+        let Some(key) = find(name) else {
+            let (source_name, key) = (source_name.to_owned(), name.to_owned());
+            return Err(ConfigError::UnknownKey { source_name, key });
+        };
+        if let Err(problem) = key.fits.check(&value) {
+            return Err(ConfigError::BadValue {
+                source_name: source_name.to_owned(),
+                key: name.to_owned(),
+                value: value.to_string(),
+                problem,
+            });
+        }
+        self.values.insert(key.name, (value, source_name.to_owned()));
+        Ok(())
+    }
+
+    fn value(&self, name: &str) -> Option<&Value> {
+        self.values.get(name).map(|(value, _)| value)
+    }
+
+    fn number(&self, name: &str) -> u64 {
+        let value = self.value(name).and_then(Value::as_integer).unwrap_or_default();
+        u64::try_from(value).unwrap_or_default()
+    }
+
+    fn size(&self, name: &str) -> usize {
+        usize::try_from(self.number(name)).unwrap_or(usize::MAX)
+    }
+
+    fn word(&self, name: &str) -> &str {
+        self.value(name).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The settings with where they come from, as the API gives them.
+    pub fn show(&self) -> v1::GetConfigResponse {
+        let values = self.values.iter().map(|(name, (value, source))| v1::ConfigValue {
+            key: (*name).to_owned(),
+            value: value.to_string(),
+            source: source.clone(),
+            description: find(name).map(|key| key.description).unwrap_or_default().to_owned(),
+        });
+        v1::GetConfigResponse { path: self.path.display().to_string(), values: values.collect() }
+    }
+
+    /// What the daemon logs.
+    pub fn log_level(&self) -> &str {
+        self.word("log.level")
+    }
+
+    /// User ids that may use the API beside the owner.
+    pub fn allowed_users(&self) -> Vec<u32> {
+        let users = self.value("allow_users").and_then(Value::as_array).into_iter().flatten();
+        users.filter_map(|id| u32::try_from(id.as_integer()?).ok()).collect()
+    }
+
+    /// Slots of each provider.
+    pub fn slots(&self) -> BTreeMap<String, usize> {
+        BTreeMap::from([("scripted".to_owned(), self.size("slots.scripted"))])
+    }
+
+    /// Threads that may be blocked at once: by running scripts, by those that wait for an answer,
+    /// and by work on files.
+    pub fn blocking_threads(&self) -> usize {
+        self.size("slots.scripted") + self.size("limits.waiting") + 64
+    }
+
+    /// Limits of scripts.
+    pub fn scripted(&self) -> scripted::Settings {
+        scripted::Settings {
+            max_operations: self.number("scripted.max_operations"),
+            max_string: self.size("scripted.max_string_bytes"),
+            max_elements: self.size("scripted.max_elements"),
+            max_memory: self.size("scripted.max_memory_bytes"),
+            tool_socket: self
+                .value("scripted.tool_socket")
+                .and_then(Value::as_bool)
+                .unwrap_or_default(),
+        }
+    }
+
+    /// Sizes of the journal.
+    pub fn journal(&self) -> journal::Options {
+        journal::Options { segment_bytes: self.number("journal.segment_mib") << 20 }
+    }
+
+    /// Sizes and times of the engine.
+    pub fn limits(&self) -> engine::Limits {
+        engine::Limits {
+            checkpoint_bytes: self.number("journal.checkpoint_mib") << 20,
+            drain: Duration::from_secs(self.number("drain_seconds")),
+            ..engine::Limits::default()
+        }
+    }
+
+    /// What the core may do.
+    pub fn policy(&self, providers: &[crate::provider::Info]) -> Policy {
+        let slots = self.slots();
+        let default = self.size("slots.default");
+        let providers = providers.iter().map(|info| {
+            let slots = slots.get(info.name).copied().unwrap_or(default);
+            (Arc::from(info.name), ProviderPolicy { slots, call_limit: info.call_limit })
+        });
+        Policy {
+            providers: providers.collect(),
+            default_provider: DEFAULT_PROVIDER.into(),
+            max_text: self.size("limits.message_bytes"),
+            max_inbox: self.size("limits.inbox_messages"),
+            max_agents: self.size("limits.agents"),
+            max_depth: self.size("limits.depth"),
+            max_waiting: self.size("limits.waiting"),
+            max_setbacks: 3,
+            resume: match self.word("resume") {
+                "all" => Resume::All,
+                "none" => Resume::None,
+                _ => Resume::Roots,
+            },
+            request_retention: Duration::from_secs(self.number("requests.retention_seconds")),
+            draining: false,
+        }
+    }
+}
+
+impl Fits {
+    fn check(self, value: &Value) -> Result<(), String> {
+        let fits = match (self, value) {
+            (Self::Number { least, most }, Value::Integer(number)) => {
+                (least..=most).contains(number)
+            }
+            (Self::Word(words), Value::String(word)) => words.contains(&word.as_str()),
+            (Self::Switch, Value::Boolean(_)) => true,
+            (Self::Numbers, Value::Array(values)) => {
+                values.iter().all(|value| value.as_integer().is_some_and(|n| n >= 0))
+            }
+            _ => false,
+        };
+        if fits {
+            return Ok(());
+        }
+        Err(match self {
+            Self::Number { least, most: i64::MAX } => format!("a number from {least} on fits"),
+            Self::Number { least, most } => format!("a number from {least} to {most} fits"),
+            Self::Word(words) => format!("one of these fits: {}", words.join(", ")),
+            Self::Switch => "true or false fits".to_owned(),
+            Self::Numbers => "a list of numbers fits, such as [1000]".to_owned(),
+        })
+    }
+}
+
+/// The environment variable of a key: `slots.default` is `SUBSTRAT_SLOTS_DEFAULT`.
+fn variable(name: &str) -> String {
+    format!("{ENV_PREFIX}{}", name.to_ascii_uppercase().replace('.', "_"))
+}
+
+/// A value as a person types it: TOML, or else text.
+fn from_text(text: &str) -> Value {
+    let table: Result<toml::Table, _> = format!("value = {text}").parse();
+    let value = table.ok().and_then(|mut table| table.remove("value"));
+    value.unwrap_or_else(|| Value::String(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(file: &str, environment: &[(&str, &str)], flags: &[&str]) -> Result<Config, String> {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::write(home.path().join("config.toml"), file).unwrap();
+        let environment =
+            environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        Config::load(home.path(), environment, &flags).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn later_sources_win_and_are_named() {
+        let file = "resume = \"all\"\n[slots]\ndefault = 2\nscripted = 3\n";
+        let environment = [("SUBSTRAT_SLOTS_SCRIPTED", "5"), ("SUBSTRAT_HOME", "/x")];
+        let config = load(file, &environment, &["resume=none"]).unwrap();
+        assert_eq!(config.slots()["scripted"], 5);
+        let shown = config.show();
+        let source = |key: &str| {
+            let value = shown.values.iter().find(|value| value.key == key).unwrap();
+            (value.value.clone(), value.source.clone())
+        };
+        assert_eq!(source("resume"), ("\"none\"".to_owned(), "--set".to_owned()));
+        assert_eq!(source("slots.scripted").1, "SUBSTRAT_SLOTS_SCRIPTED");
+        assert!(source("slots.default").1.ends_with("config.toml"));
+        assert_eq!(source("drain_seconds"), ("30".to_owned(), "default".to_owned()));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_said() {
+        let error = load("slot = 3", &[], &[]).unwrap_err();
+        assert!(error.contains("unknown key \"slot\""), "{error}");
+        let error = load("[slots]\ndefault = 0", &[], &[]).unwrap_err();
+        assert!(error.contains("from 1 to"), "{error}");
+        let error = load("resume = \"some\"", &[], &[]).unwrap_err();
+        assert!(error.contains("roots, all, none"), "{error}");
+        let error = load("", &[("SUBSTRAT_RESUMEE", "x")], &[]).unwrap_err();
+        assert!(error.contains("SUBSTRAT_RESUMEE"), "{error}");
+        let error = load("a = [", &[], &[]).unwrap_err();
+        assert!(error.contains("line 1") || error.contains("config.toml"), "{error}");
+    }
+}

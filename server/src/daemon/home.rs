@@ -1,0 +1,163 @@
+//! The home folder: whose it is, and that only one daemon has it.
+#![allow(clippy::disallowed_methods, reason = "looks at the home before there is a disk in it")]
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+
+/// Why a home cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum HomeError {
+    /// It belongs to someone else.
+    #[error("{path} belongs to user {owner}, and this is user {own}: use a home of your own")]
+    NotOwn {
+        /// The home.
+        path: PathBuf,
+        /// Its owner.
+        owner: u32,
+        /// Who this is.
+        own: u32,
+    },
+    /// Others can write to it.
+    #[error("{path} can be written to by others (mode {mode:o}): run chmod 700 {path}")]
+    Open {
+        /// The home.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// It is no folder.
+    #[error("{path} is not a folder")]
+    NotAFolder {
+        /// The home.
+        path: PathBuf,
+    },
+    /// Another daemon has it.
+    #[error("a daemon already runs on {path}{}", .pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default())]
+    Taken {
+        /// The home.
+        path: PathBuf,
+        /// The other daemon.
+        pid: Option<u32>,
+    },
+    /// The system said something else.
+    #[error("{path}: {error}")]
+    Io {
+        /// What was looked at.
+        path: PathBuf,
+        /// What the system said.
+        error: std::io::Error,
+    },
+}
+
+/// A home that this process has for itself, as long as this lives.
+pub struct Home {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Home {
+    /// Makes the home if it is not there, checks whose it is, and takes it.
+    pub fn take(path: &Path, version: &str) -> Result<Self, HomeError> {
+        let failed = |error| HomeError::Io { path: path.to_owned(), error };
+        match fs::DirBuilder::new().mode(0o700).recursive(true).create(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                return Err(HomeError::NotAFolder { path: path.to_owned() });
+            }
+            other => other.map_err(failed)?,
+        }
+        check(path)?;
+        let path = path.canonicalize().map_err(failed)?;
+        let lock = lock(&path, version)?;
+        Ok(Self { path, _lock: lock })
+    }
+
+    /// Its absolute path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn check(path: &Path) -> Result<(), HomeError> {
+    let failed = |error| HomeError::Io { path: path.to_owned(), error };
+    let found = fs::metadata(path).map_err(failed)?;
+    if !found.is_dir() {
+        return Err(HomeError::NotAFolder { path: path.to_owned() });
+    }
+    let own = rustix::process::geteuid().as_raw();
+    if found.uid() != own {
+        return Err(HomeError::NotOwn { path: path.to_owned(), owner: found.uid(), own });
+    }
+    let mode = found.mode() & 0o7777;
+    if mode & 0o022 != 0 {
+        return Err(HomeError::Open { path: path.to_owned(), mode });
+    }
+    if mode & 0o077 != 0 {
+        // Reading by others was possible; from here on it is not.
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Takes the lock of a home, and writes into it who has it. The lock goes with the process,
+/// however that ends.
+fn lock(home: &Path, version: &str) -> Result<File, HomeError> {
+    let path = home.join("substratd.lock");
+    let failed = |error| HomeError::Io { path: path.clone(), error };
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let mut file = options.open(&path).map_err(failed)?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(error) if error == rustix::io::Errno::WOULDBLOCK => {
+            let mut text = String::new();
+            // Only for the message.
+            let _ = file.read_to_string(&mut text);
+            let pid = text.lines().next().and_then(|line| line.parse().ok());
+            return Err(HomeError::Taken { path: home.to_owned(), pid });
+        }
+        Err(error) => return Err(failed(error.into())),
+    }
+    let text = format!("{}\n{version}\n", std::process::id());
+    file.set_len(0).map_err(failed)?;
+    file.rewind().map_err(failed)?;
+    file.write_all(text.as_bytes()).map_err(failed)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_home_is_taken_once_and_is_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/home");
+        let home = Home::take(&path, "1").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
+        match Home::take(&path, "1").map(drop) {
+            Err(HomeError::Taken { pid, .. }) => assert_eq!(pid, Some(std::process::id())),
+            other => panic!("{other:?}"),
+        }
+        drop(home);
+        Home::take(&path, "1").unwrap();
+    }
+
+    #[test]
+    fn homes_that_others_can_write_to_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        for mode in [0o777, 0o770] {
+            fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
+            assert!(matches!(Home::take(folder.path(), "1"), Err(HomeError::Open { .. })));
+        }
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        Home::take(folder.path(), "1").unwrap();
+        assert_eq!(fs::metadata(folder.path()).unwrap().mode() & 0o777, 0o700);
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert!(matches!(Home::take(&file, "1"), Err(HomeError::NotAFolder { .. })));
+    }
+}

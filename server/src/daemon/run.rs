@@ -1,0 +1,286 @@
+//! A daemon from start to end.
+
+use std::future::Future;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+
+use super::adapters::{FromProjections, Tail, ToProjections};
+use super::{Config, ConfigError, Home, HomeError, logging};
+use crate::engine::{Engine, Fatal, Handle, Parts, RandomIds, now};
+use crate::journal::{self, Disk, Journal, OsDisk};
+use crate::model::Context;
+use crate::projection::Worker;
+use crate::provider::{self, Provider};
+use crate::recovery::{self, Recovered, Report};
+use crate::service::{About, Api, Sockets, bind, unbind};
+use crate::workspace::Files;
+
+/// What a daemon is started with.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The home.
+    pub home: PathBuf,
+    /// The API socket; none for `substratd.sock` in the home.
+    pub socket: Option<PathBuf>,
+    /// Settings, as `key=value`.
+    pub set: Vec<String>,
+    /// Whether to log to the home instead of to stderr, leave the terminal, and say on stdout
+    /// when it serves.
+    pub background: bool,
+}
+
+/// Why a daemon did not start, or ended by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The configuration cannot be used.
+    #[error("the configuration cannot be used: {0}")]
+    Config(#[from] ConfigError),
+    /// The home cannot be used.
+    #[error("the home cannot be used: {0}")]
+    Home(#[from] HomeError),
+    /// What the disk holds cannot be used.
+    #[error("the daemon cannot start from what the disk holds: {}{}", .0, way_out(.0))]
+    Recovery(#[from] recovery::Error),
+    /// The journal failed.
+    #[error(transparent)]
+    Fatal(#[from] Fatal),
+    /// The projections failed.
+    #[error("the logs of agents cannot be written: {0}; the next start mends them")]
+    Projection(#[from] crate::projection::Error),
+    /// The API could not be served.
+    #[error("the API cannot be served: {0}")]
+    Serve(String),
+    /// The system refused something.
+    #[error("{what}: {error}")]
+    Io {
+        /// What was done.
+        what: &'static str,
+        /// What the system said.
+        error: std::io::Error,
+    },
+}
+
+/// What a person can do about data that cannot be used.
+fn way_out(error: &recovery::Error) -> &'static str {
+    match error {
+        recovery::Error::Journal(journal::Error::Full) => "; make room and start again",
+        recovery::Error::Journal(journal::Error::Version { .. }) => "; start a newer daemon",
+        recovery::Error::Journal(journal::Error::Corrupt { .. })
+        | recovery::Error::Event { .. }
+        | recovery::Error::JournalMissing
+        | recovery::Error::Projection(_) => {
+            "; nothing was changed. Restore the home from a backup, or see \
+             docs/errors/JOURNAL_DAMAGED.md for what can be saved by hand"
+        }
+        recovery::Error::Journal(_) => "",
+    }
+}
+
+fn io(what: &'static str) -> impl FnOnce(std::io::Error) -> RunError {
+    move |error| RunError::Io { what, error }
+}
+
+/// Runs a daemon until it is told to stop.
+pub fn run(options: &Options) -> Result<(), RunError> {
+    // Whatever this process creates is its owner's alone.
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    let home = Home::take(&options.home, crate::VERSION)?;
+    let config = Config::load(home.path(), std::env::vars(), &options.set)?;
+    let log = if options.background {
+        // Leads its own session, so that no terminal takes it along. Fails only for a leader,
+        // which it then is.
+        let _ = rustix::process::setsid();
+        Some(logging::open(home.path()).map_err(io("opening the log"))?)
+    } else {
+        None
+    };
+    let stderr = log.as_ref().map(std::fs::File::try_clone).transpose();
+    let stderr = stderr.map_err(io("opening the log"))?;
+    logging::start(config.log_level(), log);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .max_blocking_threads(config.blocking_threads())
+        // Scripts recurse on these threads; only what they touch takes memory.
+        .thread_stack_size(8 << 20)
+        .thread_name("substratd")
+        .build()
+        .map_err(io("starting the runtime"))?;
+    let result = runtime.block_on(serve(options, &home, &config, stderr));
+    if let Err(error) = &result {
+        tracing::error!(%error, "the daemon ends");
+    }
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    result
+}
+
+/// Lets as many files be open as the system allows, and returns how many projections may be.
+fn open_files() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    if let Some(maximum) = limit.maximum {
+        let raised = Rlimit { current: Some(maximum), maximum: Some(maximum) };
+        // What the system does not allow is done without.
+        let _ = setrlimit(Resource::Nofile, raised);
+    }
+    let current = getrlimit(Resource::Nofile).current.unwrap_or(4096);
+    (current / 4).clamp(16, 1024) as usize
+}
+
+struct Started {
+    recovered: Recovered,
+    took: Duration,
+    disk: Arc<dyn Disk>,
+    ids: RandomIds,
+}
+
+/// Brings back what was there.
+fn recover(
+    home: &Path,
+    config: &Config,
+    providers: &[Arc<dyn Provider>],
+) -> Result<Started, RunError> {
+    let begun = Instant::now();
+    let disk: Arc<dyn Disk> = Arc::new(OsDisk::new(home));
+    disk.create_dir(journal::DIR).map_err(io("creating the journal folder"))?;
+    disk.create_dir(crate::projection::DIR).map_err(io("creating the agents folder"))?;
+    disk.sync_dir("").map_err(io("syncing the home"))?;
+    let options = recovery::Options { journal: config.journal(), max_open_files: open_files() };
+    let mut ids = RandomIds::from_os().map_err(io("seeding the identities"))?;
+    let infos: Vec<_> = providers.iter().map(|provider| provider.info()).collect();
+    let policy = config.policy(&infos);
+    let mut context = Context { now: now(), policy: &policy, ids: &mut ids };
+    let recovered =
+        recovery::scan(disk.clone(), options)?.replay()?.reconcile(&mut context, crate::VERSION)?;
+    let took = begun.elapsed();
+    let Report { clean, replayed, interrupted_turns, .. } = recovered.report;
+    tracing::info!(clean, replayed, interrupted_turns, ?took, "recovered");
+    for folder in &recovered.report.quarantined {
+        tracing::error!(folder, "damaged, and set aside");
+    }
+    Ok(Started { recovered, took, disk, ids })
+}
+
+async fn serve(
+    options: &Options,
+    home: &Home,
+    config: &Config,
+    stderr: Option<std::fs::File>,
+) -> Result<(), RunError> {
+    let providers = provider::all(config.scripted());
+    let Started { recovered, took, disk, ids } = recover(home.path(), config, &providers)?;
+    let Recovered { state, effects, writer, projector, report } = recovered;
+    let journal = Journal::start(writer).map_err(io("starting the journal"))?;
+    let (failed, projection_failed) = oneshot::channel();
+    let worker =
+        Worker::start(disk.clone(), journal.clone(), projector, report.checkpoint, |error| {
+            // Nobody listens when the daemon ends anyway.
+            let _ = failed.send(error);
+        })
+        .map_err(io("starting the projections"))?;
+    let (journal_handle, worker_handle) = (journal.clone(), worker.clone());
+    let tail = Arc::new(Tail { journal, worker, at_checkpoint: AtomicU64::new(0) });
+    let files = Files::new(home.path().join("workspaces"), home.path());
+    let infos: Vec<_> = providers.iter().map(|provider| provider.info()).collect();
+    let parts = Parts {
+        journal: journal_handle.clone(),
+        sink: Box::new(ToProjections { worker: worker_handle.clone(), tail: tail.clone() }),
+        providers,
+        files: files.clone(),
+        sockets: Arc::new(Sockets::new(home.path().join("run"))),
+        limits: config.limits(),
+    };
+    let archive = Arc::new(FromProjections { disk, worker: worker_handle.clone() });
+    let policy = config.policy(&infos);
+    let (engine, handle) = Engine::new(state, effects, policy, Box::new(ids), archive, parts);
+    let about = About {
+        home: home.path().to_owned(),
+        started: now(),
+        recovery: report,
+        recovery_took: took,
+        config: config.show(),
+        slots: config.slots(),
+        journal: Box::new(move || tail.status()),
+    };
+    let socket = options.socket.clone().unwrap_or_else(|| home.path().join("substratd.sock"));
+    let listener = bind(&socket).map_err(io("binding the socket"))?;
+    let api = Api::new(handle.clone(), files, about);
+    let (stop, stopped) = oneshot::channel::<()>();
+    let users = config.allowed_users();
+    let mut server = std::pin::pin!(api.serve(listener, &users, async move {
+        // A dropped sender means the same.
+        let _ = stopped.await;
+    }));
+    let mut engine = std::pin::pin!(engine.run());
+    let mut signals = std::pin::pin!(drain_on_signals(handle)?);
+    ready(&socket, stderr)?;
+    tracing::info!(socket = %socket.display(), "serving");
+    let ended = tokio::select! {
+        ended = &mut engine => ended.map_err(RunError::from),
+        served = &mut server => Err(RunError::Serve(match served {
+            Ok(()) => "the server ended by itself".to_owned(),
+            Err(error) => error.to_string(),
+        })),
+        Ok(error) = projection_failed => Err(error.into()),
+        () = &mut signals => Err(RunError::Serve("the signals ended".to_owned())),
+    };
+    unbind(&socket);
+    let sequence = ended?.sequence;
+    // Streams that watch end with the server; they get a moment to say goodbye.
+    let _ = stop.send(());
+    let _ = tokio::time::timeout(Duration::from_millis(500), server).await;
+    tokio::task::spawn_blocking(move || {
+        worker_handle.close();
+        journal_handle.close();
+    })
+    .await
+    .map_err(|error| RunError::Serve(error.to_string()))?;
+    tracing::info!(sequence, "stopped cleanly");
+    Ok(())
+}
+
+/// Says that the daemon serves, and lets go of the terminal.
+fn ready(socket: &Path, stderr: Option<std::fs::File>) -> Result<(), RunError> {
+    let Some(stderr) = stderr else { return Ok(()) };
+    let mut stdout = std::io::stdout();
+    let line = format!("ready {} {}\n", std::process::id(), socket.display());
+    // Whoever started it may have gone; the daemon stays.
+    let _ = stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush());
+    #[expect(clippy::disallowed_methods, reason = "opens the null device")]
+    let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null");
+    let null = null.map_err(io("opening /dev/null"))?;
+    rustix::stdio::dup2_stdin(&null).map_err(|error| io("leaving stdin")(error.into()))?;
+    rustix::stdio::dup2_stdout(&null).map_err(|error| io("leaving stdout")(error.into()))?;
+    rustix::stdio::dup2_stderr(&stderr).map_err(|error| io("leaving stderr")(error.into()))?;
+    Ok(())
+}
+
+/// Drains at the first SIGTERM or SIGINT, and stops at once at the second.
+fn drain_on_signals(handle: Handle) -> Result<impl Future<Output = ()>, RunError> {
+    let mut term = signal(SignalKind::terminate()).map_err(io("listening for SIGTERM"))?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(io("listening for SIGINT"))?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(io("listening for SIGHUP"))?;
+    Ok(async move {
+        let mut limit = None;
+        loop {
+            tokio::select! {
+                Some(()) = term.recv() => {}
+                Some(()) = interrupt.recv() => {}
+                Some(()) = hangup.recv() => {
+                    tracing::warn!("SIGHUP is ignored: restart to reload the configuration");
+                    continue;
+                }
+                else => return,
+            }
+            tracing::info!(?limit, "told to stop");
+            // An engine that is gone has stopped already.
+            let _ = handle.drain(limit).await;
+            limit = Some(Duration::ZERO);
+        }
+    })
+}

@@ -1,0 +1,99 @@
+//! Carrying out effects. Nothing here blocks; what takes time becomes a task that reports back.
+
+use super::driver::Driver;
+use super::handle::Report;
+use super::runner::{Owner, Turn};
+use crate::model::{AgentId, CallId, Command, Effect, Json, Name, Tool, TurnId, Workspace};
+use crate::provider::Spec;
+
+impl Driver {
+    pub(super) fn act(&mut self, effect: Effect) {
+        match effect {
+            Effect::Open { session, agent, provider, model, instructions, saved } => {
+                let providers = self.handle.providers().iter();
+                let provider =
+                    providers.clone().find(|known| known.info().name == &*provider).cloned();
+                let name = self
+                    .core
+                    .state()
+                    .agent(agent)
+                    .map_or_else(|| Name::known("?"), |agent| agent.name.clone());
+                let owner = Owner { agent, name, session };
+                let spec = Spec { model, instructions, saved };
+                self.runners.open(owner, provider, spec, &self.sockets, &self.handle);
+            }
+            Effect::StartTurn { session, agent, turn, seq, prompt, messages } => {
+                let outputs = self.handle.outputs();
+                let output = outputs.get(agent).filter(|output| output.turn_seq == seq);
+                let output = output.unwrap_or_else(|| outputs.begin(agent, seq));
+                let started =
+                    self.runners.start_turn(session, Turn { id: turn, prompt, messages, output });
+                if !started {
+                    self.lost(session);
+                }
+            }
+            Effect::CancelTurn { session, turn } => self.runners.cancel_turn(session, turn),
+            Effect::ReturnCall { call, seq, result } => {
+                if let Some(waiter) = self.calls.remove(&call) {
+                    // Whoever called may have gone.
+                    let _ = waiter.send((seq, result));
+                }
+            }
+            Effect::RunTool { agent, turn, call, tool, workspace } => {
+                self.run_tool((agent, turn, call), tool, workspace);
+            }
+            Effect::Suspend { session } => {
+                if !self.runners.suspend(session) {
+                    self.lost(session);
+                }
+            }
+            Effect::Close { session } => self.runners.close(session),
+            Effect::CreateFolder { root } => self.change_folder(root, true),
+            Effect::RemoveFolder { root } => self.change_folder(root, false),
+        }
+    }
+
+    /// A session that should be live has no runner.
+    fn lost(&mut self, session: crate::model::SessionId) {
+        let reason = "the session has no runner".to_owned();
+        let crash = Command::Crash { session, reason, attended: Vec::new() };
+        // The receiver is this driver's own.
+        let _ = self.handle.reports.send(Report::Command(crash));
+    }
+
+    fn run_tool(
+        &self,
+        (agent, turn, call): (AgentId, TurnId, CallId),
+        tool: Tool,
+        workspace: Workspace,
+    ) {
+        let (files, reports) = (self.files.clone(), self.handle.reports.clone());
+        self.runners.spawn(async move {
+            let work = tokio::task::spawn_blocking(move || files.run(&workspace, &tool));
+            let result = match work.await {
+                Ok(Ok(value)) => Json::of(&value).map_err(|error| error.to_string()),
+                Ok(Err(error)) => Err(error.to_string()),
+                Err(panic) => Err(format!("the tool crashed: {panic}")),
+            };
+            let done = Command::FinishTool { agent, turn, call, result };
+            // An engine that is gone has nobody to tell.
+            let _ = reports.send(Report::Command(done));
+        });
+    }
+
+    fn change_folder(&self, root: String, create: bool) {
+        let files = self.files.clone();
+        self.runners.spawn(async move {
+            let path = root.clone();
+            let work = tokio::task::spawn_blocking(move || match create {
+                true => files.create_root(&root),
+                false => files.remove_root(&root),
+            });
+            match work.await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::error!(path, %error, create, "workspace folder"),
+                Err(error) => tracing::error!(path, %error, create, "workspace folder"),
+            }
+        });
+    }
+}

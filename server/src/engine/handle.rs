@@ -1,0 +1,279 @@
+//! How everyone else talks to the engine.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::core::Tell;
+use super::output::{Item, Outputs};
+use super::{Archive, CheckpointDone, Feed};
+use crate::model::{
+    AgentId, Answered, CallId, Command, FailureClass, Json, Outcome, Rejection, Request, State,
+    TurnId,
+};
+use crate::provider::Provider;
+
+/// Why something was not done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The core said no.
+    #[error(transparent)]
+    Rejected(#[from] Rejection),
+    /// The disk is full.
+    #[error("the disk is full")]
+    DiskFull,
+    /// The engine is gone.
+    #[error("the daemon has stopped")]
+    Stopped,
+}
+
+/// How the turn ended that a message was in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// With an answer.
+    Completed {
+        /// The turn.
+        turn: TurnId,
+        /// The final text.
+        response: Arc<str>,
+        /// Sequence of its `turn.complete`.
+        sequence: u64,
+    },
+    /// With an error.
+    Failed {
+        /// The turn.
+        turn: TurnId,
+        /// Class of the failure.
+        class: FailureClass,
+        /// What failed.
+        error: String,
+    },
+    /// Cancelled.
+    Cancelled {
+        /// The turn.
+        turn: TurnId,
+    },
+    /// The agent ended before it came to the message.
+    Terminated,
+}
+
+/// A mutation that is durable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Done {
+    pub(super) outcome: Outcome,
+    /// Sequence of its last event.
+    pub(super) sequence: u64,
+    /// For a repeated message: the turn that it was in, if that has ended.
+    pub(super) answered: Option<Answered>,
+}
+
+/// How a tool call ended: a result, or an error for the model to read.
+pub type CallEnd = Result<Json, String>;
+
+pub(super) type Told = oneshot::Sender<Result<Done, Refusal>>;
+/// Sequence of the result, and the result.
+pub(super) type CallWaiter = oneshot::Sender<(u64, CallEnd)>;
+
+/// Looks at the state, and comes back with word to the caller.
+pub(super) type Read = Box<dyn FnOnce(&State) -> Tell + Send>;
+
+/// What clients ask.
+pub(super) enum Input {
+    Submit {
+        command: Command,
+        request: Option<Request>,
+        told: Told,
+        /// Who waits for the answer to the message that is sent with this.
+        attend: Option<oneshot::Sender<Answer>>,
+    },
+    Read(Read),
+    Checkpoint(CheckpointDone),
+    Drain {
+        limit: Option<std::time::Duration>,
+        running: oneshot::Sender<u32>,
+    },
+}
+
+/// What runners and tools report.
+pub(super) enum Report {
+    Command(Command),
+    Call {
+        agent: AgentId,
+        turn: Option<TurnId>,
+        call: CallId,
+        tool: Arc<str>,
+        args: Json,
+        waiter: CallWaiter,
+    },
+}
+
+/// Whether the daemon is stopping.
+pub type Draining = watch::Receiver<bool>;
+
+/// A message that was sent.
+#[derive(Debug)]
+pub struct Waiting {
+    /// The recipient.
+    pub agent: AgentId,
+    /// The message.
+    pub message: crate::model::MessageId,
+    /// Sequence of the event that enqueued it.
+    pub sequence: u64,
+    /// For a repeated request: the turn that it was in, if that has ended.
+    pub answered: Option<Answered>,
+    /// Resolves when the turn that it is in ends.
+    pub answer: oneshot::Receiver<Answer>,
+}
+
+/// A handle on the engine; clones share it.
+#[derive(Clone)]
+pub struct Handle {
+    pub(super) inputs: mpsc::Sender<Input>,
+    pub(super) reports: mpsc::UnboundedSender<Report>,
+    pub(super) shared: Arc<Shared>,
+}
+
+pub(super) struct Shared {
+    pub(super) feed: Feed,
+    pub(super) outputs: Outputs,
+    pub(super) archive: Arc<dyn Archive>,
+    pub(super) providers: Vec<Arc<dyn Provider>>,
+    pub(super) draining: watch::Sender<bool>,
+    pub(super) calls: AtomicU64,
+}
+
+impl Handle {
+    /// Does a mutation. Returns when it is durable.
+    pub async fn execute(
+        &self,
+        command: Command,
+        request: Option<Request>,
+    ) -> Result<Outcome, Refusal> {
+        Ok(self.submit(command, request, None).await?.outcome)
+    }
+
+    /// Sends a message, and waits until it is durable. The answer is waited for with what is
+    /// returned; whoever drops that lets the answer go to USER's inbox.
+    pub async fn send(
+        &self,
+        command: Command,
+        request: Option<Request>,
+    ) -> Result<Waiting, Refusal> {
+        let (attend, answer) = oneshot::channel();
+        let done = self.submit(command, request, Some(attend)).await?;
+        match done.outcome {
+            Outcome::Message { agent, message } => Ok(Waiting {
+                agent,
+                message,
+                sequence: done.sequence,
+                answered: done.answered,
+                answer,
+            }),
+            other => Err(Refusal::Rejected(Rejection::Bug {
+                what: format!("sending a message came to {other:?}"),
+            })),
+        }
+    }
+
+    async fn submit(
+        &self,
+        command: Command,
+        request: Option<Request>,
+        attend: Option<oneshot::Sender<Answer>>,
+    ) -> Result<Done, Refusal> {
+        let (told, done) = oneshot::channel();
+        let input = Input::Submit { command, request, told, attend };
+        self.inputs.send(input).await.map_err(|_| Refusal::Stopped)?;
+        done.await.map_err(|_| Refusal::Stopped)?
+    }
+
+    /// Reads the state. What is returned is durable.
+    pub async fn read<R: Send + 'static>(
+        &self,
+        read: impl FnOnce(&State) -> R + Send + 'static,
+    ) -> Result<R, Refusal> {
+        let (sender, receiver) = oneshot::channel();
+        let read = Input::Read(Box::new(move |state| {
+            let result = read(state);
+            Box::new(move || {
+                // Whoever asked may have gone.
+                let _ = sender.send(result);
+            })
+        }));
+        self.inputs.send(read).await.map_err(|_| Refusal::Stopped)?;
+        receiver.await.map_err(|_| Refusal::Stopped)
+    }
+
+    /// Calls a tool of an agent within a turn (none: the one that runs).
+    pub async fn call_tool(
+        &self,
+        agent: AgentId,
+        turn: Option<TurnId>,
+        tool: &str,
+        args: Json,
+    ) -> CallEnd {
+        let call = CallId::from_u64(mix(self.shared.calls.fetch_add(1, Ordering::Relaxed)));
+        let output = self.shared.outputs.get(agent);
+        if let Some(output) = &output {
+            output.push_mark(Item::Call(call));
+        }
+        let (waiter, end) = oneshot::channel();
+        let report = Report::Call { agent, turn, call, tool: tool.into(), args, waiter };
+        let gone = || "[Interrupted: outcome unknown]".to_owned();
+        self.reports.send(report).map_err(|_| gone())?;
+        let (sequence, end) = end.await.map_err(|_| gone())?;
+        if let Some(output) = &output {
+            output.push_mark(Item::After(sequence));
+        }
+        end
+    }
+
+    /// Writes a checkpoint. Returns when it is durable.
+    pub async fn checkpoint(&self) -> Result<Result<(), String>, Refusal> {
+        let (done, written) = oneshot::channel();
+        self.inputs.send(Input::Checkpoint(done)).await.map_err(|_| Refusal::Stopped)?;
+        written.await.map_err(|_| Refusal::Stopped)
+    }
+
+    /// Begins to stop: no new turn starts, running ones may go on for `limit` (none: as
+    /// configured). Returns how many turns run.
+    pub async fn drain(&self, limit: Option<std::time::Duration>) -> Result<u32, Refusal> {
+        let (running, told) = oneshot::channel();
+        self.inputs.send(Input::Drain { limit, running }).await.map_err(|_| Refusal::Stopped)?;
+        told.await.map_err(|_| Refusal::Stopped)
+    }
+
+    /// Whether the daemon is stopping.
+    pub fn draining(&self) -> Draining {
+        self.shared.draining.subscribe()
+    }
+
+    /// The newest durable events.
+    pub fn feed(&self) -> &Feed {
+        &self.shared.feed
+    }
+
+    /// The outputs of running turns.
+    pub fn outputs(&self) -> &Outputs {
+        &self.shared.outputs
+    }
+
+    /// Older events.
+    pub fn archive(&self) -> &Arc<dyn Archive> {
+        &self.shared.archive
+    }
+
+    /// The providers.
+    pub fn providers(&self) -> &[Arc<dyn Provider>] {
+        &self.shared.providers
+    }
+}
+
+/// Spreads consecutive numbers over all 64 bits, each to another (splitmix64).
+fn mix(number: u64) -> u64 {
+    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

@@ -1,0 +1,126 @@
+//! The one task that owns the state, and everything that acts on its behalf.
+//!
+//! ```text
+//!  Handle ─commands, reads─► driver ─► Core ──batch──► journal
+//!    ▲                         │  ▲                       │ durable
+//!    │◄── replies, answers ────┤  └─────── outcomes ──┐   │
+//!    │◄── Feed (events) ───────┤◄─────────────────────┼───┘
+//!    │                         └─ effects ─► runners ─┘
+//!    └◄── Outputs (deltas of running turns) ◄── │
+//! ```
+//!
+//! [`Core`] decides and stages without I/O or time of its own; the simulated world drives it as
+//! the daemon's driver does. Whatever a batch leads to (replies, publication, effects) is released
+//! when it is durable, in order.
+
+mod clock;
+mod core;
+mod driver;
+mod effects;
+mod feed;
+mod handle;
+mod output;
+mod runner;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::sync::Arc;
+
+pub use self::core::{Core, Record, Release, Staged, Tell};
+pub use clock::{RandomIds, now};
+pub use driver::{Ended, Engine, Fatal};
+pub use feed::{Behind, Feed};
+pub use handle::{Answer, CallEnd, Draining, Handle, Refusal, Waiting};
+pub use output::{Item, Outputs, TurnOutput, Unread};
+
+use crate::model::{AgentId, Commit, Entry, SessionId};
+use crate::provider::Provider;
+
+/// Where the engine hands over what became durable.
+pub trait Sink: Send {
+    /// Takes a commit, in order.
+    fn commit(&mut self, commit: &Arc<Commit>);
+    /// Takes the state at the last sequence that was handed over, for a checkpoint.
+    fn checkpoint(&mut self, sequence: u64, state: Vec<u8>, done: Option<CheckpointDone>);
+    /// Bytes that were handed over and are not written yet.
+    fn backlog(&self) -> u64;
+}
+
+/// Told when a checkpoint is written, or why it is not.
+pub type CheckpointDone = tokio::sync::oneshot::Sender<Result<(), String>>;
+
+/// A log and the sequences that it spans.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// The session; none for the daemon's own log.
+    pub session: Option<SessionId>,
+    /// Its agent.
+    pub agent: Option<AgentId>,
+    /// Sequence of its first event.
+    pub first: u64,
+    /// Sequence of its last event.
+    pub last: u64,
+}
+
+/// Events that are not in memory any more. Calls block.
+pub trait Archive: Send + Sync {
+    /// Waits until everything that is durable can be read.
+    fn settled(&self) -> futures_util::future::BoxFuture<'_, ()>;
+    /// The events of several logs from `from` on and below `end`, in order.
+    fn read(&self, spans: &[Span], from: u64, end: u64) -> io::Result<Vec<Entry>>;
+    /// The last events of a session's log, in order.
+    fn tail(&self, session: SessionId, count: usize) -> io::Result<Vec<Entry>>;
+    /// Whole lines of a transcript from a byte on, at most about `limit` bytes, and the byte
+    /// after them.
+    fn transcript(&self, session: SessionId, from: u64, limit: usize) -> io::Result<(String, u64)>;
+}
+
+/// Opens and closes the socket on which a live session's processes call its tools.
+pub trait ToolSockets: Send + Sync {
+    /// Opens the socket of an agent; it closes when the guard is dropped.
+    fn open(&self, agent: AgentId, session: SessionId, handle: Handle) -> io::Result<SocketGuard>;
+}
+
+/// Closes a tool socket when it is dropped.
+pub type SocketGuard = Box<dyn std::any::Any + Send>;
+
+/// Sizes and times that the engine works with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of journal after which a checkpoint is written.
+    pub checkpoint_bytes: u64,
+    /// Bytes that may wait to be committed and projected before commands wait.
+    pub max_backlog: u64,
+    /// How long running turns may go on after the daemon was told to stop.
+    pub drain: std::time::Duration,
+    /// Largest journal record that a command may need, in bytes.
+    pub max_record: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            checkpoint_bytes: 32 << 20,
+            max_backlog: 64 << 20,
+            drain: std::time::Duration::from_secs(30),
+            max_record: 8 << 20,
+        }
+    }
+}
+
+/// What the engine works with, beside its state.
+pub struct Parts {
+    /// The journal.
+    pub journal: crate::journal::Journal,
+    /// Where durable events go.
+    pub sink: Box<dyn Sink>,
+    /// The providers.
+    pub providers: Vec<Arc<dyn Provider>>,
+    /// Files of workspaces.
+    pub files: crate::workspace::Files,
+    /// Tool sockets.
+    pub sockets: Arc<dyn ToolSockets>,
+    /// Sizes and times.
+    pub limits: Limits,
+}

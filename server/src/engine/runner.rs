@@ -1,0 +1,298 @@
+//! Runners: one supervised task for each live session, which owns its provider instance.
+//!
+//! A runner reports what became of each turn and of its session as commands. A panic in one is
+//! caught, told as [`Command::Crash`], and disturbs no other.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use rand::RngExt;
+use rustc_hash::FxHashMap;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::handle::{Handle, Report};
+use super::output::TurnOutput;
+use super::{SocketGuard, ToolSockets};
+use crate::model::{
+    AgentId, Command, FailureClass, Json, Message, Name, Saved, SessionId, TurnEnd, TurnId,
+};
+use crate::provider::retry::Retry;
+use crate::provider::{Ended, Failure, Instance, OutputKind, Prompt, Provider, Spec, TurnIo};
+
+/// A turn to be run.
+pub(super) struct Turn {
+    pub(super) id: TurnId,
+    pub(super) prompt: Arc<str>,
+    pub(super) messages: Vec<Message>,
+    pub(super) output: Arc<TurnOutput>,
+}
+
+enum Job {
+    Turn(Turn, CancellationToken),
+    Suspend,
+}
+
+struct Runner {
+    jobs: mpsc::UnboundedSender<Job>,
+    /// Ends the running turn.
+    turn: Option<(TurnId, CancellationToken)>,
+    /// Ends the runner whatever it does.
+    close: CancellationToken,
+}
+
+/// The runners of all live sessions.
+#[derive(Default)]
+pub(super) struct Runners {
+    live: FxHashMap<SessionId, Runner>,
+    tasks: TaskTracker,
+}
+
+/// Whose session is opened.
+pub(super) struct Owner {
+    pub(super) agent: AgentId,
+    pub(super) name: Name,
+    pub(super) session: SessionId,
+}
+
+impl Runners {
+    /// Opens a session: starts its runner.
+    pub(super) fn open(
+        &mut self,
+        owner: Owner,
+        provider: Option<Arc<dyn Provider>>,
+        spec: Spec,
+        sockets: &Arc<dyn ToolSockets>,
+        handle: &Handle,
+    ) {
+        let (jobs, queue) = mpsc::unbounded_channel();
+        let close = CancellationToken::new();
+        let session = owner.session;
+        let wants_socket =
+            provider.as_ref().is_some_and(|provider| provider.info().capabilities.tool_socket);
+        let socket = match wants_socket {
+            true => sockets.open(owner.agent, session, handle.clone()).map(Some),
+            false => Ok(None),
+        };
+        let task = Task { owner, provider, spec, handle: handle.clone(), instance: None, socket };
+        let closed = close.clone();
+        let handle = handle.clone();
+        self.tasks.spawn(async move {
+            let run = AssertUnwindSafe(task.run(queue)).catch_unwind();
+            tokio::select! {
+                ended = run => if let Err(panic) = ended {
+                    let reason = panic_text(&*panic);
+                    tracing::error!(%session, reason, "a runner crashed");
+                    let crash = Command::Crash { session, reason, attended: Vec::new() };
+                    // An engine that is gone has nobody to tell.
+                    let _ = handle.reports.send(Report::Command(crash));
+                },
+                () = closed.cancelled() => {}
+            }
+        });
+        self.live.insert(session, Runner { jobs, turn: None, close });
+    }
+
+    /// Starts a turn on a live session. False if it is not live.
+    pub(super) fn start_turn(&mut self, session: SessionId, turn: Turn) -> bool {
+        let Some(runner) = self.live.get_mut(&session) else { return false };
+        let cancel = CancellationToken::new();
+        runner.turn = Some((turn.id, cancel.clone()));
+        runner.jobs.send(Job::Turn(turn, cancel)).is_ok()
+    }
+
+    /// Asks a turn to end.
+    pub(super) fn cancel_turn(&self, session: SessionId, turn: TurnId) {
+        let running = self.live.get(&session).and_then(|runner| runner.turn.as_ref());
+        if let Some((_, cancel)) = running.filter(|(id, _)| *id == turn) {
+            cancel.cancel();
+        }
+    }
+
+    /// Asks an idle session for its state, and ends it. False if it is not live.
+    pub(super) fn suspend(&mut self, session: SessionId) -> bool {
+        self.live.remove(&session).is_some_and(|runner| runner.jobs.send(Job::Suspend).is_ok())
+    }
+
+    /// Ends a session, whatever it does.
+    pub(super) fn close(&mut self, session: SessionId) {
+        if let Some(runner) = self.live.remove(&session) {
+            if let Some((_, cancel)) = runner.turn {
+                cancel.cancel();
+            }
+            runner.close.cancel();
+        }
+    }
+
+    /// Forgets a session whose runner has ended.
+    pub(super) fn forget(&mut self, session: SessionId) {
+        self.live.remove(&session);
+    }
+
+    /// Runs something beside the sessions that is waited for at the end.
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(task);
+    }
+
+    /// Ends all sessions.
+    pub(super) fn close_all(&mut self) {
+        let sessions: Vec<SessionId> = self.live.keys().copied().collect();
+        for session in sessions {
+            self.close(session);
+        }
+        self.tasks.close();
+    }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(ToString::to_string)
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without text".to_owned())
+}
+
+struct Task {
+    owner: Owner,
+    provider: Option<Arc<dyn Provider>>,
+    spec: Spec,
+    handle: Handle,
+    instance: Option<Box<dyn Instance>>,
+    /// Held while the session is live.
+    socket: std::io::Result<Option<SocketGuard>>,
+}
+
+impl Task {
+    async fn run(mut self, mut jobs: mpsc::UnboundedReceiver<Job>) {
+        while let Some(job) = jobs.recv().await {
+            match job {
+                Job::Turn(turn, cancel) => {
+                    let id = turn.id;
+                    let end = self.turn(turn, &cancel).await;
+                    self.report(Command::FinishTurn {
+                        agent: self.owner.agent,
+                        turn: id,
+                        end,
+                        attended: Vec::new(),
+                    });
+                }
+                Job::Suspend => {
+                    let session = self.owner.session;
+                    let result = match self.instance.take() {
+                        Some(instance) => instance.suspend().await.map_err(|no| no.message),
+                        None => Ok(Saved::Unchanged),
+                    };
+                    return self.report(Command::FinishSuspend { session, result });
+                }
+            }
+        }
+    }
+
+    fn report(&self, command: Command) {
+        // An engine that is gone has nobody to tell.
+        let _ = self.handle.reports.send(Report::Command(command));
+    }
+
+    /// Runs a turn, and again as long as it fails in a way that may pass.
+    async fn turn(&mut self, turn: Turn, cancel: &CancellationToken) -> TurnEnd {
+        let output = turn.output;
+        let prompt = Prompt {
+            text: turn.prompt,
+            messages: turn.messages.into(),
+            agent: self.owner.name.clone(),
+        };
+        let retry = Retry::default();
+        let mut attempt = 1;
+        loop {
+            let ended = self.attempt(turn.id, &prompt, cancel, &output).await;
+            let failure = match ended {
+                Ok(Ended::Completed { response, saved }) => {
+                    if let Saved::State(state) = &saved {
+                        self.spec.saved = Some(state.clone());
+                    }
+                    break TurnEnd::Completed { response: response.into(), saved };
+                }
+                Ok(Ended::Cancelled) => break TurnEnd::Cancelled,
+                Err(_) if cancel.is_cancelled() => break TurnEnd::Cancelled,
+                Err(failure) => failure,
+            };
+            let Some(delay) = retry.delay(&failure, attempt, rand::rng().random()) else {
+                break TurnEnd::Failed { class: failure.class, error: failure.message };
+            };
+            attempt += 1;
+            self.report(Command::RetryTurn {
+                agent: self.owner.agent,
+                turn: turn.id,
+                attempt,
+                delay_ms: u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
+                class: failure.class,
+                error: failure.message,
+            });
+            tokio::select! {
+                () = tokio::time::sleep(delay) => {}
+                () = cancel.cancelled() => break TurnEnd::Cancelled,
+            }
+        }
+    }
+
+    async fn attempt(
+        &mut self,
+        turn: TurnId,
+        prompt: &Prompt,
+        cancel: &CancellationToken,
+        output: &Arc<TurnOutput>,
+    ) -> Result<Ended, Failure> {
+        if let Err(error) = &self.socket {
+            return Err(Failure {
+                class: FailureClass::Sandbox,
+                message: format!("the tool socket could not be opened: {error}"),
+                retry_after: None,
+            });
+        }
+        if self.instance.is_none() {
+            let Some(provider) = &self.provider else {
+                let message = "its provider is not configured any more".to_owned();
+                let class = FailureClass::ProviderGone;
+                return Err(Failure { class, message, retry_after: None });
+            };
+            self.instance = Some(provider.open(self.spec.clone()).await?);
+        }
+        let io = Arc::new(Io {
+            agent: self.owner.agent,
+            turn,
+            handle: self.handle.clone(),
+            output: output.clone(),
+            cancel: cancel.clone(),
+        });
+        match &mut self.instance {
+            Some(instance) => instance.turn(prompt.clone(), io).await,
+            None => Err(Failure::permanent("the session is not open")),
+        }
+    }
+}
+
+/// What a running turn reaches.
+struct Io {
+    agent: AgentId,
+    turn: TurnId,
+    handle: Handle,
+    output: Arc<TurnOutput>,
+    cancel: CancellationToken,
+}
+
+impl TurnIo for Io {
+    fn emit(&self, kind: OutputKind, text: &str) {
+        self.output.push_delta(kind, text);
+    }
+
+    fn call_tool<'a>(&'a self, tool: &'a str, args: Json) -> BoxFuture<'a, Result<Json, String>> {
+        self.handle.call_tool(self.agent, Some(self.turn), tool, args).boxed()
+    }
+
+    fn cancelled(&self) -> &CancellationToken {
+        &self.cancel
+    }
+}

@@ -1,0 +1,1 @@
+//! The engine with its threads, on a real disk.

@@ -1,0 +1,64 @@
+//! The conversation as a person reads it: `[12:00:05] alpha → beta: …`.
+
+use super::{Entry, Event, Name, Party, SessionId, State, Timestamp};
+
+/// The lines that an event adds to transcripts, each with its newline. `state` is the state right
+/// after the event.
+pub(super) fn lines(state: &State, entry: &Entry) -> Vec<(SessionId, String)> {
+    let at = entry.at;
+    match &entry.event {
+        Event::MessageEnqueued(data) => {
+            let arrow = format!("{} → {}", data.sender_name, data.recipient_name);
+            let text = line(at, &arrow, &data.payload);
+            // The same line stands in the transcripts of both ends.
+            [data.sender, data.recipient]
+                .into_iter()
+                .filter_map(Party::agent)
+                .filter_map(|id| state.agent(id))
+                .map(|agent| (agent.session.id, text.clone()))
+                .collect()
+        }
+        Event::TurnComplete(data) if !data.answers.is_empty() => {
+            own(entry, line(at, &format!("{} → USER", data.agent), &data.response))
+        }
+        Event::TurnFailed(data) => {
+            let text = format!("turn failed ({}): {}", data.class.as_str(), data.error);
+            own(entry, note(at, &data.agent, &text))
+        }
+        Event::TurnCancelled(data) => own(entry, note(at, &data.agent, "turn cancelled")),
+        Event::TurnInterrupted(data) => {
+            own(entry, note(at, &data.agent, "turn interrupted: the daemon stopped"))
+        }
+        Event::TurnRetry(data) => {
+            let name = own_name(state, entry);
+            let text = format!("trying again in {} ms after: {}", data.delay_ms, data.error);
+            own(entry, note(at, &name, &text))
+        }
+        Event::AgentCrashed(data) => {
+            own(entry, note(at, &own_name(state, entry), &format!("crashed: {}", data.reason)))
+        }
+        Event::AgentTerminated(data) => {
+            let text = format!("ended ({})", data.reason.as_str());
+            own(entry, note(at, &own_name(state, entry), &text))
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn own(entry: &Entry, text: String) -> Vec<(SessionId, String)> {
+    entry.session.map(|session| (session, text)).into_iter().collect()
+}
+
+fn own_name(state: &State, entry: &Entry) -> Name {
+    let agent = entry.session.and_then(|session| state.agent_of(session));
+    agent.map_or_else(|| Name::known("?"), |agent| agent.name.clone())
+}
+
+fn line(at: Timestamp, who: &str, text: &str) -> String {
+    // Further lines of a text are indented, so that a line that starts with "[" is a new one.
+    format!("[{}] {who}: {}\n", at.time_of_day(), text.trim_end().replace('\n', "\n    "))
+}
+
+fn note(at: Timestamp, who: &Name, text: &str) -> String {
+    format!("[{}] ({who} {})\n", at.time_of_day(), text.trim_end().replace('\n', "\n    "))
+}

@@ -1,0 +1,61 @@
+//! Files derived from the journal, for people and tools: for each session `events.jsonl`,
+//! `transcript.txt` and `session.json`, and an `events.jsonl` of the daemon's own.
+//!
+//! They are appended to without a sync, in sequence order. A checkpoint syncs them and notes how
+//! long they were; what a crash does to them after that is mended from the journal by the same
+//! [`Projector::append`] that wrote them: it compares what is there with what should be, and
+//! replaces what differs.
+
+mod body;
+mod log;
+mod projector;
+mod rebuild;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+pub use body::{BadBody, checkpoint_body, read_body};
+pub use log::{Span, read_merged, read_tail, read_transcript};
+pub use projector::{Extent, Extents, Projector};
+pub use rebuild::{Rebuild, rebuild};
+pub use worker::{Done, Worker, WorkerStatus};
+
+use crate::journal;
+use crate::model::SessionId;
+
+/// The folder of the sessions, below the home.
+pub const DIR: &str = "agents";
+
+/// Why projections cannot go on.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// The disk failed.
+    #[error(transparent)]
+    Disk(#[from] journal::Error),
+    /// A log is damaged.
+    #[error("{file} is damaged: {problem}")]
+    Damaged {
+        /// The log, relative to the home.
+        file: String,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+/// The folder of a session, relative to the home.
+pub fn session_dir(session: SessionId) -> String {
+    format!("{DIR}/{session}")
+}
+
+/// The event log of a session or of the daemon, relative to the home.
+pub fn events_path(session: Option<SessionId>) -> String {
+    match session {
+        Some(session) => format!("{DIR}/{session}/events.jsonl"),
+        None => "events.jsonl".to_owned(),
+    }
+}
+
+/// The transcript of a session, relative to the home.
+pub fn transcript_path(session: SessionId) -> String {
+    format!("{DIR}/{session}/transcript.txt")
+}

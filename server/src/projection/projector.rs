@@ -1,0 +1,337 @@
+//! Appending to projections, live and in recovery.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{DIR, Error, events_path, session_dir, transcript_path};
+use crate::journal::{self, Disk, DiskFile};
+use crate::model::{Commit, SessionId, SessionRecord};
+
+/// How long the files of one log are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Extent {
+    /// Bytes of `events.jsonl`.
+    pub events: u64,
+    /// Bytes of `transcript.txt`.
+    pub transcript: u64,
+}
+
+/// How long all files are at a sequence; the daemon's own log is under none.
+pub type Extents = BTreeMap<Option<SessionId>, Extent>;
+
+/// What one log is written with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Events,
+    Transcript,
+}
+
+type Key = (Option<SessionId>, Kind);
+
+/// An open file and what is known of it.
+struct Open {
+    file: Box<dyn DiskFile>,
+    /// Bytes of the file. What lies beyond its extent is left over from before a crash.
+    size: u64,
+}
+
+/// What is to be written, in the order in which it is.
+#[derive(Default)]
+struct Pending {
+    texts: BTreeMap<Key, Vec<u8>>,
+    records: BTreeMap<SessionId, SessionRecord>,
+    removed: BTreeSet<SessionId>,
+}
+
+/// Appends to the files of all logs.
+pub struct Projector {
+    disk: Arc<dyn Disk>,
+    extents: Extents,
+    open: BTreeMap<Key, Open>,
+    /// Open files, the one used longest ago first.
+    order: VecDeque<Key>,
+    max_open: usize,
+    pending: Pending,
+    dirty_files: BTreeSet<String>,
+    dirty_dirs: BTreeSet<String>,
+    /// Files that were found to differ from what they should be.
+    repaired: BTreeSet<Key>,
+    /// Folders that were set aside, relative to the home.
+    quarantined: Vec<String>,
+}
+
+impl Projector {
+    /// Goes on where the files were this long. At most `max_open` files are kept open.
+    pub fn new(disk: Arc<dyn Disk>, extents: Extents, max_open: usize) -> Self {
+        Self {
+            disk,
+            extents,
+            open: BTreeMap::new(),
+            order: VecDeque::new(),
+            max_open: max_open.max(2),
+            pending: Pending::default(),
+            dirty_files: BTreeSet::new(),
+            dirty_dirs: BTreeSet::new(),
+            repaired: BTreeSet::new(),
+            quarantined: Vec::new(),
+        }
+    }
+
+    /// How long the files are.
+    pub fn extents(&self) -> &Extents {
+        &self.extents
+    }
+
+    /// Folders that were set aside because a file in them was shorter than it had durably been.
+    pub fn quarantined(&self) -> &[String] {
+        &self.quarantined
+    }
+
+    /// How many files differed from what they should be.
+    pub fn repaired(&self) -> usize {
+        self.repaired.len()
+    }
+
+    /// Takes what became durable. Commits come in order; [`Projector::flush`] writes them.
+    pub fn push(&mut self, commit: &Commit) {
+        let Pending { texts, records, removed } = &mut self.pending;
+        for line in &commit.lines {
+            let key = (line.entry.session, Kind::Events);
+            texts.entry(key).or_default().extend_from_slice(&line.text);
+        }
+        for (session, text) in &commit.transcript {
+            let key = (Some(*session), Kind::Transcript);
+            texts.entry(key).or_default().extend_from_slice(text.as_bytes());
+        }
+        records.extend(commit.sessions.iter().map(|(id, record)| (*id, record.clone())));
+        removed.extend(&commit.removed);
+    }
+
+    /// Writes what was taken. After an error, what was not written is still there: when there is
+    /// space again, it can be called again.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        while let Some((key, text)) = self.pending.texts.pop_first() {
+            if let Err(error) = self.append_to(key, &text) {
+                self.pending.texts.insert(key, text);
+                return Err(error);
+            }
+        }
+        while let Some((id, record)) = self.pending.records.pop_first() {
+            if let Err(error) = self.write_record(id, &record) {
+                self.pending.records.insert(id, record);
+                return Err(error);
+            }
+        }
+        while let Some(session) = self.pending.removed.pop_first() {
+            if let Err(error) = self.remove(session) {
+                self.pending.removed.insert(session);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn append_to(&mut self, key: Key, text: &[u8]) -> Result<(), Error> {
+        let path = path_of(key);
+        let failed = || journal::Error::io(format!("appending to {path}"));
+        let mut at = self.extent(key);
+        if self.open_file(key)?.size < at {
+            self.quarantine(key.0)?;
+            at = 0;
+        }
+        let open = self.open_file(key)?;
+        let kept = if open.size > at { kept(&*open.file, at, text).map_err(failed())? } else { 0 };
+        let end = at + text.len() as u64;
+        if kept < text.len() {
+            let left_over = open.size > at + kept as u64;
+            if left_over {
+                open.file.set_size(at + kept as u64).map_err(failed())?;
+            }
+            open.file.write_at(&text[kept..], at + kept as u64).map_err(failed())?;
+            open.size = end;
+            self.dirty_files.insert(path);
+            if left_over {
+                self.repaired.insert(key);
+            }
+        }
+        let extent = self.extents.entry(key.0).or_default();
+        match key.1 {
+            Kind::Events => extent.events = end,
+            Kind::Transcript => extent.transcript = end,
+        }
+        Ok(())
+    }
+
+    /// Ends a recovery: what files hold beyond what was appended to them is cut off. Only files
+    /// that were appended to can hold more.
+    pub fn cut_left_overs(&mut self, touched: &BTreeSet<Option<SessionId>>) -> Result<(), Error> {
+        for session in touched {
+            for kind in [Kind::Events, Kind::Transcript] {
+                let key = (*session, kind);
+                let at = self.extent(key);
+                if kind == Kind::Transcript && session.is_none() {
+                    continue;
+                }
+                let path = path_of(key);
+                let open = self.open_file(key)?;
+                if open.size > at {
+                    let failed = journal::Error::io(format!("cutting {path}"));
+                    open.file.set_size(at).map_err(failed)?;
+                    open.size = at;
+                    self.dirty_files.insert(path);
+                    self.repaired.insert(key);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn extent(&self, key: Key) -> u64 {
+        let extent = self.extents.get(&key.0).copied().unwrap_or_default();
+        match key.1 {
+            Kind::Events => extent.events,
+            Kind::Transcript => extent.transcript,
+        }
+    }
+
+    /// The open file of a log; opened, and created if it is not there.
+    fn open_file(&mut self, key: Key) -> Result<&mut Open, Error> {
+        if !self.open.contains_key(&key) {
+            while self.open.len() >= self.max_open {
+                let Some(oldest) = self.order.pop_front() else { break };
+                self.open.remove(&oldest);
+            }
+            let opened = self.open_or_create(key)?;
+            self.open.insert(key, opened);
+            self.order.push_back(key);
+        }
+        // It is there now.
+        self.open.get_mut(&key).ok_or_else(|| {
+            let error = io::Error::other("an open file vanished");
+            journal::Error::io(path_of(key))(error).into()
+        })
+    }
+
+    fn open_or_create(&mut self, key: Key) -> Result<Open, Error> {
+        let path = path_of(key);
+        let failed = || journal::Error::io(format!("opening {path}"));
+        let file = match self.disk.open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.create_dir(key.0)?;
+                self.dirty_dirs.insert(key.0.map_or_else(String::new, session_dir));
+                self.disk.create(&path).map_err(failed())?
+            }
+            Err(error) => return Err(failed()(error).into()),
+        };
+        let size = file.size().map_err(failed())?;
+        Ok(Open { file, size })
+    }
+
+    fn create_dir(&mut self, session: Option<SessionId>) -> Result<(), Error> {
+        let Some(session) = session else { return Ok(()) };
+        let dir = session_dir(session);
+        self.disk.create_dir(DIR).map_err(journal::Error::io("creating agents"))?;
+        self.disk.create_dir(&dir).map_err(journal::Error::io(format!("creating {dir}")))?;
+        self.dirty_dirs.extend([String::new(), DIR.to_owned(), dir]);
+        Ok(())
+    }
+
+    /// Sets the folder of a session aside, whose files are shorter than they durably were: someone
+    /// or something damaged it. The session goes on with an empty log.
+    fn quarantine(&mut self, session: Option<SessionId>) -> Result<(), Error> {
+        self.forget(session);
+        self.extents.insert(session, Extent::default());
+        let (from, parent) = match session {
+            Some(session) => (session_dir(session), DIR.to_owned()),
+            None => (events_path(None), String::new()),
+        };
+        let names = self.disk.list(&parent).map_err(journal::Error::io("listing a folder"))?;
+        let name = from.rsplit('/').next().unwrap_or(&from);
+        let aside = (1..)
+            .map(|number| format!("{name}.damaged-{number}"))
+            .find(|aside| !names.contains(aside))
+            .unwrap_or_else(|| format!("{name}.damaged"));
+        let to = if parent.is_empty() { aside } else { format!("{parent}/{aside}") };
+        match self.disk.rename(&from, &to) {
+            Ok(()) => self.quarantined.push(to),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                return Err(journal::Error::io(format!("setting {from} aside"))(error).into());
+            }
+        }
+        self.dirty_dirs.insert(parent);
+        Ok(())
+    }
+
+    fn forget(&mut self, session: Option<SessionId>) {
+        for kind in [Kind::Events, Kind::Transcript] {
+            self.open.remove(&(session, kind));
+            self.dirty_files.remove(&path_of((session, kind)));
+        }
+        self.order.retain(|(other, _)| *other != session);
+    }
+
+    /// Replaces `session.json`.
+    fn write_record(&mut self, id: SessionId, record: &SessionRecord) -> Result<(), Error> {
+        let dir = session_dir(id);
+        let path = format!("{dir}/session.json");
+        let failed = || journal::Error::io(format!("writing {path}"));
+        let mut json = serde_json::to_vec_pretty(record).map_err(|error| failed()(error.into()))?;
+        json.push(b'\n');
+        let temporary = format!("{path}.tmp");
+        let file = match self.disk.create(&temporary) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.create_dir(Some(id))?;
+                self.disk.create(&temporary)
+            }
+            other => other,
+        };
+        file.map_err(failed())?.write_at(&json, 0).map_err(failed())?;
+        self.disk.rename(&temporary, &path).map_err(failed())?;
+        self.dirty_files.insert(path);
+        self.dirty_dirs.insert(dir);
+        Ok(())
+    }
+
+    fn remove(&mut self, session: SessionId) -> Result<(), Error> {
+        self.forget(Some(session));
+        self.extents.remove(&Some(session));
+        let dir = session_dir(session);
+        self.disk.remove_dir(&dir).map_err(journal::Error::io(format!("removing {dir}")))?;
+        self.dirty_files.retain(|path| !path.starts_with(&dir));
+        self.dirty_dirs.remove(&dir);
+        self.dirty_dirs.insert(DIR.to_owned());
+        Ok(())
+    }
+
+    /// Takes the files and folders that a checkpoint has to sync.
+    pub fn take_dirty(&mut self) -> (Vec<String>, Vec<String>) {
+        let files = std::mem::take(&mut self.dirty_files);
+        let dirs = std::mem::take(&mut self.dirty_dirs);
+        (files.into_iter().collect(), dirs.into_iter().collect())
+    }
+}
+
+fn path_of((session, kind): Key) -> String {
+    match (session, kind) {
+        (Some(session), Kind::Transcript) => transcript_path(session),
+        (session, _) => events_path(session),
+    }
+}
+
+/// How many bytes of `text` stand in the file at `at` already.
+fn kept(file: &dyn DiskFile, at: u64, text: &[u8]) -> io::Result<usize> {
+    let mut there = vec![0; text.len()];
+    let mut filled = 0;
+    while filled < there.len() {
+        match file.read_at(&mut there[filled..], at + filled as u64)? {
+            0 => break,
+            read => filled += read,
+        }
+    }
+    Ok(text.iter().zip(&there[..filled]).take_while(|(wanted, found)| wanted == found).count())
+}

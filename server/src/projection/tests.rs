@@ -1,0 +1,1 @@
+//! Projections on the simulated disk.

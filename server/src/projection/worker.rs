@@ -1,0 +1,278 @@
+//! The thread that writes projections behind the journal, and the one that writes checkpoints.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::{Error, Extents, Projector};
+use crate::journal::{self, Disk, Journal, checkpoint};
+use crate::model::Commit;
+
+/// How long to wait before a full disk is tried again.
+const FULL_RETRY: Duration = Duration::from_secs(1);
+
+/// Told when a checkpoint is written, or why it is not.
+pub type Done = Box<dyn FnOnce(Result<(), Error>) + Send>;
+
+enum Job {
+    Commit(Arc<Commit>),
+    /// Write a checkpoint of this body at this sequence, which is the last one before.
+    Checkpoint {
+        sequence: u64,
+        state: Vec<u8>,
+        done: Option<Done>,
+    },
+    /// Tell when everything before is written.
+    Settle(oneshot::Sender<()>),
+}
+
+struct CheckpointJob {
+    sequence: u64,
+    extents: Extents,
+    state: Vec<u8>,
+    files: Vec<String>,
+    dirs: Vec<String>,
+    done: Option<Done>,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: Vec<Job>,
+    closed: bool,
+}
+
+/// How projections are doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WorkerStatus {
+    /// Bytes of events that wait to be written.
+    pub backlog: u64,
+    /// Sequence of the last checkpoint.
+    pub checkpoint: u64,
+    /// Segments that are left.
+    pub segments: u32,
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    work: Condvar,
+    backlog: AtomicU64,
+    checkpoint: AtomicU64,
+    segments: AtomicU32,
+    failed: Mutex<Option<Error>>,
+}
+
+/// A handle on the threads; clones share it.
+#[derive(Clone)]
+pub struct Worker {
+    shared: Arc<Shared>,
+    threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
+}
+
+impl Worker {
+    /// Starts the threads. `failed` is told once when projections cannot go on; the process must
+    /// end then, and recovery mends them.
+    pub fn start(
+        disk: Arc<dyn Disk>,
+        journal: Journal,
+        projector: Projector,
+        checkpoint: u64,
+        failed: impl FnOnce(Error) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        shared.checkpoint.store(checkpoint, Ordering::Relaxed);
+        count_segments(&shared, &*disk);
+        let (checkpoints, checkpoint_jobs) = mpsc::channel();
+        let checkpointer = std::thread::Builder::new().name("checkpoint".into()).spawn({
+            let shared = shared.clone();
+            move || {
+                let mut synced = true;
+                for job in checkpoint_jobs {
+                    write_checkpoint(&shared, &*disk, &journal, job, &mut synced);
+                }
+            }
+        })?;
+        let writer = std::thread::Builder::new().name("projection".into()).spawn({
+            let shared = shared.clone();
+            move || {
+                if let Err(error) = project(&shared, projector, &checkpoints) {
+                    *lock(&shared.failed) = Some(error.clone());
+                    failed(error);
+                }
+            }
+        })?;
+        Ok(Self { shared, threads: Arc::new(Mutex::new(vec![writer, checkpointer])) })
+    }
+
+    /// Hands over what became durable, in order.
+    pub fn commit(&self, commit: Arc<Commit>) {
+        self.shared.backlog.fetch_add(size(&commit), Ordering::Relaxed);
+        self.push(Job::Commit(commit));
+    }
+
+    /// Asks for a checkpoint at the last sequence that was handed over.
+    pub fn checkpoint(&self, sequence: u64, state: Vec<u8>, done: Option<Done>) {
+        self.push(Job::Checkpoint { sequence, state, done });
+    }
+
+    /// Waits until everything that was handed over is written (not synced).
+    pub async fn settled(&self) {
+        let (done, settled) = oneshot::channel();
+        self.push(Job::Settle(done));
+        // Dropped only when the thread is gone; then nothing more is written.
+        let _ = settled.await;
+    }
+
+    /// How projections are doing.
+    pub fn status(&self) -> WorkerStatus {
+        WorkerStatus {
+            backlog: self.shared.backlog.load(Ordering::Relaxed),
+            checkpoint: self.shared.checkpoint.load(Ordering::Relaxed),
+            segments: self.shared.segments.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Writes what waits and ends the threads. Blocks until they have ended.
+    pub fn close(&self) {
+        lock(&self.shared.queue).closed = true;
+        self.shared.work.notify_all();
+        for thread in std::mem::take(&mut *lock(&self.threads)) {
+            // A thread that panicked has left its word in the log.
+            let _ = thread.join();
+        }
+    }
+
+    fn push(&self, job: Job) {
+        let mut queue = lock(&self.shared.queue);
+        let was_empty = queue.jobs.is_empty();
+        queue.jobs.push(job);
+        drop(queue);
+        if was_empty {
+            self.shared.work.notify_one();
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing under these locks can be left half done by a panic.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn size(commit: &Commit) -> u64 {
+    commit.lines.iter().map(|line| line.text.len() as u64).sum()
+}
+
+/// The projection thread.
+fn project(
+    shared: &Shared,
+    mut projector: Projector,
+    checkpoints: &mpsc::Sender<CheckpointJob>,
+) -> Result<(), Error> {
+    loop {
+        let jobs = {
+            let mut queue = lock(&shared.queue);
+            while queue.jobs.is_empty() && !queue.closed {
+                queue = shared.work.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            }
+            if queue.jobs.is_empty() {
+                return Ok(());
+            }
+            std::mem::take(&mut queue.jobs)
+        };
+        let mut commits = Vec::new();
+        for job in jobs {
+            match job {
+                Job::Commit(commit) => commits.push(commit),
+                Job::Checkpoint { sequence, state, done } => {
+                    append(shared, &mut projector, &mut commits)?;
+                    let (files, dirs) = projector.take_dirty();
+                    let extents = projector.extents().clone();
+                    let job = CheckpointJob { sequence, extents, state, files, dirs, done };
+                    // The receiver lives as long as this sender.
+                    let _ = checkpoints.send(job);
+                }
+                Job::Settle(done) => {
+                    append(shared, &mut projector, &mut commits)?;
+                    let _ = done.send(());
+                }
+            }
+        }
+        append(shared, &mut projector, &mut commits)?;
+    }
+}
+
+/// Writes commits; on a full disk, waits for space.
+fn append(
+    shared: &Shared,
+    projector: &mut Projector,
+    commits: &mut Vec<Arc<Commit>>,
+) -> Result<(), Error> {
+    if commits.is_empty() {
+        return Ok(());
+    }
+    for commit in commits.iter() {
+        projector.push(commit);
+    }
+    loop {
+        match projector.flush() {
+            Ok(()) => break,
+            Err(Error::Disk(journal::Error::Full)) => {
+                tracing::error!("the disk is full: projections wait for space");
+                let queue = lock(&shared.queue);
+                if queue.closed {
+                    return Err(journal::Error::Full.into());
+                }
+                drop(shared.work.wait_timeout(queue, FULL_RETRY));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let bytes: u64 = commits.iter().map(|commit| size(commit)).sum();
+    shared.backlog.fetch_sub(bytes, Ordering::Relaxed);
+    commits.clear();
+    Ok(())
+}
+
+/// `synced` is whether every sync of projections so far succeeded. After one that failed, the
+/// kernel may have dropped what it was to write, and no later sync would tell: this process
+/// writes no checkpoint any more, and the next start mends the projections from the journal.
+fn write_checkpoint(
+    shared: &Shared,
+    disk: &dyn Disk,
+    journal: &Journal,
+    job: CheckpointJob,
+    synced: &mut bool,
+) {
+    let written = super::checkpoint_body(&job.extents, &job.state).and_then(|body| {
+        // The order is the point: what the checkpoint stands for first, then it, then the rest.
+        let result = if *synced {
+            disk.sync_many(&job.files, &job.dirs)
+        } else {
+            Err(std::io::Error::other("a sync failed before; restart the daemon"))
+        };
+        *synced &= result.is_ok();
+        result.map_err(journal::Error::io("syncing projections"))?;
+        checkpoint::write(disk, job.sequence, &body)?;
+        let current = u64::from(journal.status().segment);
+        journal::delete_segments(disk, current, job.sequence)?;
+        Ok(())
+    });
+    match &written {
+        Ok(()) => shared.checkpoint.store(job.sequence, Ordering::Relaxed),
+        Err(error) => tracing::error!(%error, "no checkpoint was written"),
+    }
+    count_segments(shared, disk);
+    if let Some(done) = job.done {
+        done(written);
+    }
+}
+
+fn count_segments(shared: &Shared, disk: &dyn Disk) {
+    if let Ok(names) = disk.list(journal::DIR) {
+        let count = names.iter().filter(|name| name.ends_with(".wal")).count();
+        shared.segments.store(count as u32, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,141 @@
+//! Backends that can run turns.
+//!
+//! Adding one is a file or folder here and a line in [`all`].
+
+pub mod retry;
+pub mod scripted;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+
+use crate::model::{Blob, FailureClass, Json, Message, Name, Saved};
+
+/// What a piece of output is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutputKind {
+    /// Text of the answer.
+    Text,
+    /// Thinking aloud.
+    Thinking,
+}
+
+/// What a provider can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Capabilities {
+    /// Whether it keeps the conversation itself.
+    pub keeps_history: bool,
+    /// Whether it has tools of its own.
+    pub native_tools: bool,
+    /// Whether its processes call Substrat's tools over the agent's tool socket.
+    pub tool_socket: bool,
+}
+
+/// What is known of a provider.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Info {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is, in a sentence.
+    pub description: &'static str,
+    /// Version of the backend.
+    pub version: String,
+    /// What it can do.
+    pub capabilities: Capabilities,
+    /// Longest time that one of its tool calls may block.
+    pub call_limit: Option<Duration>,
+}
+
+/// What a session is opened with.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    /// Model; none for the default.
+    pub model: Option<Arc<str>>,
+    /// What the agent is told to be.
+    pub instructions: Arc<str>,
+    /// What to resume from.
+    pub saved: Option<Blob>,
+}
+
+/// What a turn is run with.
+#[derive(Debug, Clone)]
+pub struct Prompt {
+    /// The text.
+    pub text: Arc<str>,
+    /// The messages in it.
+    pub messages: Arc<[Message]>,
+    /// Name of the agent.
+    pub agent: Name,
+}
+
+/// Why a turn or a session failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// Its class, which decides what may be tried next.
+    pub class: FailureClass,
+    /// What happened.
+    pub message: String,
+    /// How long the backend asked to be left alone.
+    pub retry_after: Option<Duration>,
+}
+
+impl Failure {
+    /// A failure that is not going to pass.
+    pub fn permanent(message: impl Into<String>) -> Self {
+        Self { class: FailureClass::Permanent, message: message.into(), retry_after: None }
+    }
+}
+
+/// How a turn ended that did not fail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    /// With an answer.
+    Completed {
+        /// The final text.
+        response: String,
+        /// What the session would be resumed from now.
+        saved: Saved,
+    },
+    /// Because it was asked to.
+    Cancelled,
+}
+
+/// What a running turn can reach.
+pub trait TurnIo: Send + Sync {
+    /// Streams a piece of output.
+    fn emit(&self, kind: OutputKind, text: &str);
+    /// Calls a tool of the agent. The error is for the model to read.
+    fn call_tool<'a>(&'a self, tool: &'a str, args: Json) -> BoxFuture<'a, Result<Json, String>>;
+    /// Is cancelled when the turn is to end.
+    fn cancelled(&self) -> &CancellationToken;
+}
+
+/// A backend.
+pub trait Provider: Send + Sync {
+    /// What is known of it.
+    fn info(&self) -> Info;
+    /// Checks instructions before an agent is created with them.
+    fn check(&self, instructions: &str) -> Result<(), String>;
+    /// Opens a session.
+    fn open(&self, spec: Spec) -> BoxFuture<'_, Result<Box<dyn Instance>, Failure>>;
+}
+
+/// A live session of a backend: one at a time for a session.
+pub trait Instance: Send {
+    /// Runs a turn to its end.
+    fn turn<'a>(
+        &'a mut self,
+        prompt: Prompt,
+        io: Arc<dyn TurnIo>,
+    ) -> BoxFuture<'a, Result<Ended, Failure>>;
+    /// Gives what the session can be resumed from, and ends.
+    fn suspend(self: Box<Self>) -> BoxFuture<'static, Result<Saved, Failure>>;
+}
+
+/// The providers of this build.
+pub fn all(scripted: scripted::Settings) -> Vec<Arc<dyn Provider>> {
+    vec![Arc::new(scripted::Scripted::new(scripted))]
+}

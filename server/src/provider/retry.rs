@@ -1,0 +1,66 @@
+//! When a turn that failed is tried again: bounded exponential backoff with jitter.
+
+use std::time::Duration;
+
+use super::Failure;
+use crate::model::FailureClass;
+
+/// How often and how soon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retry {
+    /// Attempts at most, the first included.
+    pub attempts: u32,
+    /// Delay before the second attempt; doubles with each.
+    pub first_delay: Duration,
+    /// Longest delay.
+    pub max_delay: Duration,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self {
+            attempts: 4,
+            first_delay: Duration::from_millis(500),
+            max_delay: Duration::from_secs(60),
+        }
+    }
+}
+
+impl Retry {
+    /// The delay before the next attempt after `done` attempts; none if there is none. `jitter` is
+    /// a number below 1 that spreads retries: the delay is between half and all of its length.
+    ///
+    /// What the backend asked for is honoured, but no longer than the longest delay.
+    pub fn delay(&self, failure: &Failure, done: u32, jitter: f64) -> Option<Duration> {
+        if failure.class != FailureClass::Transient || done >= self.attempts {
+            return None;
+        }
+        let doubled = self.first_delay.saturating_mul(1 << done.saturating_sub(1).min(20));
+        let backoff = doubled.min(self.max_delay).mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0);
+        let asked = failure.retry_after.unwrap_or_default().min(self.max_delay);
+        Some(backoff.max(asked))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_double_up_to_a_bound_and_end() {
+        let retry = Retry::default();
+        let passing = Failure {
+            class: FailureClass::Transient,
+            message: String::new(),
+            retry_after: Some(Duration::from_secs(3)),
+        };
+        let delay = |failure: &Failure, done| retry.delay(failure, done, 1.0);
+        assert_eq!(delay(&passing, 1), Some(Duration::from_secs(3)), "asked for");
+        let passing = Failure { retry_after: None, ..passing };
+        assert_eq!(delay(&passing, 1), Some(Duration::from_millis(500)));
+        assert_eq!(delay(&passing, 3), Some(Duration::from_secs(2)));
+        assert_eq!(delay(&passing, 4), None);
+        assert_eq!(delay(&Failure::permanent("x"), 1), None);
+        assert_eq!(retry.delay(&passing, 1, 0.0), Some(Duration::from_millis(250)));
+    }
+}

@@ -1,0 +1,255 @@
+//! What a script can call.
+
+use std::any::TypeId;
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rhai::packages::Package;
+use rhai::{
+    AST, Array, CallFnOptions, Dynamic, Engine, EvalAltResult, ImmutableString, Map,
+    NativeCallContext, Position, Scope,
+};
+use serde_json::Value;
+use tokio::runtime::Handle;
+
+use super::super::{Failure, OutputKind, Prompt, TurnIo};
+use super::{Settings, explain};
+use crate::model::{FailureClass, Json, ToolSpec, catalogue};
+
+type Error = Box<EvalAltResult>;
+
+/// Operations between two looks at whether the turn was cancelled.
+const CANCEL_INTERVAL: u64 = 1024;
+
+/// The turn that a script runs, as its functions reach it.
+pub(super) struct Running {
+    prompt: Prompt,
+    io: Arc<dyn TurnIo>,
+    runtime: Handle,
+    memory: Map,
+    said: String,
+    /// Why the script ended itself.
+    failure: Option<Failure>,
+}
+
+thread_local! {
+    static RUNNING: RefCell<Option<Running>> = const { RefCell::new(None) };
+}
+
+/// The answer, none if the turn was cancelled, and what is remembered afterwards.
+pub(super) type Done = (Result<Option<String>, Failure>, Map);
+
+impl Running {
+    pub(super) fn new(prompt: Prompt, io: Arc<dyn TurnIo>, memory: Map) -> Self {
+        let said = String::new();
+        Self { prompt, io, runtime: Handle::current(), memory, said, failure: None }
+    }
+
+    /// Runs `fn turn(prompt)` on this thread.
+    pub(super) fn run(self, engine: &Engine, ast: &AST, prompt: &str) -> Done {
+        RUNNING.set(Some(self));
+        let prompt: Dynamic = prompt.to_owned().into();
+        let options = CallFnOptions::new();
+        let returned = engine.call_fn_with_options::<Dynamic>(
+            options,
+            &mut Scope::new(),
+            ast,
+            "turn",
+            (prompt,),
+        );
+        // It was put there above, and nothing takes it out in between.
+        let Some(running) = RUNNING.take() else {
+            return (Err(Failure::permanent("the turn lost its state")), Map::new());
+        };
+        let outcome = match returned {
+            Ok(value) => Ok(Some(running.response(&value))),
+            Err(_) if running.failure.is_some() => {
+                Err(running.failure.unwrap_or_else(|| Failure::permanent("")))
+            }
+            Err(_) if running.io.cancelled().is_cancelled() => Ok(None),
+            Err(error) => Err(explain(error)),
+        };
+        (outcome, running.memory)
+    }
+
+    /// What the turn answers: the value that it returned, or else what it said.
+    fn response(&self, value: &Dynamic) -> String {
+        if value.is_unit() {
+            return self.said.clone();
+        }
+        match value.read_lock::<ImmutableString>() {
+            Some(text) => text.to_string(),
+            None => serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string()),
+        }
+    }
+}
+
+fn with<T>(f: impl FnOnce(&mut Running) -> T) -> Result<T, Error> {
+    RUNNING.with_borrow_mut(|running| match running {
+        Some(running) => Ok(f(running)),
+        // Reached when the optimizer calls a function of ours at compile time.
+        None => Err("only possible while a turn runs".into()),
+    })
+}
+
+fn ended() -> Error {
+    Box::new(EvalAltResult::ErrorTerminated(Dynamic::UNIT, Position::NONE))
+}
+
+/// The engine that all scripts share.
+pub(super) fn engine(settings: &Settings) -> Engine {
+    let mut engine = Engine::new_raw();
+    rhai::packages::StandardPackage::new().register_into_engine(&mut engine);
+    engine
+        .set_strict_variables(true)
+        .set_max_operations(settings.max_operations)
+        .set_max_string_size(settings.max_string)
+        .set_max_array_size(settings.max_elements)
+        .set_max_map_size(settings.max_elements)
+        .set_max_variables(256)
+        .set_max_functions(256)
+        .set_max_modules(0)
+        .set_max_call_levels(48)
+        .set_max_expr_depths(64, 48)
+        .set_optimization_level(rhai::OptimizationLevel::Simple);
+    engine.on_progress(|operations| {
+        if operations % CANCEL_INTERVAL != 0 {
+            return None;
+        }
+        let cancelled = with(|running| running.io.cancelled().is_cancelled()).unwrap_or(false);
+        cancelled.then_some(Dynamic::UNIT)
+    });
+    engine.on_print(think);
+    engine.on_debug(|text, _, position| think(&format!("{position:?}: {text}")));
+    register_output(&mut engine);
+    register_memory(&mut engine);
+    for tool in catalogue() {
+        register_tool(&mut engine, tool);
+    }
+    engine
+}
+
+fn think(text: &str) {
+    // Outside of a turn there is nobody to think for.
+    let _ = with(|running| running.io.emit(OutputKind::Thinking, text));
+}
+
+fn register_output(engine: &mut Engine) {
+    engine.register_fn("say", |text: Dynamic| -> Result<(), Error> {
+        let text = text.to_string();
+        with(|running| {
+            running.said.push_str(&text);
+            running.io.emit(OutputKind::Text, &text);
+        })
+    });
+    engine.register_fn("sleep_ms", |milliseconds: i64| -> Result<(), Error> {
+        let (io, runtime) = with(|running| (running.io.clone(), running.runtime.clone()))?;
+        let time = Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0));
+        let slept = runtime.block_on(async {
+            tokio::select! {
+                () = tokio::time::sleep(time) => true,
+                () = io.cancelled().cancelled() => false,
+            }
+        });
+        if slept { Ok(()) } else { Err(ended()) }
+    });
+    engine.register_fn("fail", |kind: &str, text: &str| -> Result<(), Error> {
+        let class = match kind {
+            "transient" => FailureClass::Transient,
+            "permanent" => FailureClass::Permanent,
+            "overflow" => FailureClass::Overflow,
+            "budget" => FailureClass::Budget,
+            "sandbox" => FailureClass::Sandbox,
+            "provider-gone" => FailureClass::ProviderGone,
+            _ => {
+                return Err(format!(
+                    "no kind of failure {kind:?}; there are: transient, permanent, overflow, \
+                     budget, sandbox, provider-gone"
+                )
+                .into());
+            }
+        };
+        let message = text.to_owned();
+        with(|running| {
+            running.failure = Some(Failure { class, message, retry_after: None });
+        })?;
+        Err(ended())
+    });
+}
+
+fn register_memory(engine: &mut Engine) {
+    engine.register_fn("remember", |key: &str, value: Dynamic| -> Result<(), Error> {
+        with(|running| {
+            running.memory.insert(key.into(), value);
+        })
+    });
+    engine.register_fn("recall", |key: &str| -> Result<Dynamic, Error> {
+        with(|running| running.memory.get(key).cloned().unwrap_or(Dynamic::UNIT))
+    });
+    engine.register_fn("forget", |key: &str| -> Result<(), Error> {
+        with(|running| {
+            running.memory.remove(key);
+        })
+    });
+    engine.register_fn("agent_name", || with(|running| running.prompt.agent.to_string()));
+    engine.register_fn("messages", || -> Result<Array, Error> {
+        with(|running| running.prompt.messages.iter().map(message).collect())
+    });
+}
+
+fn message(message: &crate::model::Message) -> Dynamic {
+    let mut map = Map::new();
+    map.insert("id".into(), message.id.to_string().into());
+    map.insert("from".into(), message.sender_name.to_string().into());
+    map.insert("kind".into(), message.kind.as_str().into());
+    map.insert("text".into(), message.text.to_string().into());
+    let reply_to = message.reply_to.map(|id| id.to_string());
+    map.insert("reply_to".into(), reply_to.map_or(Dynamic::UNIT, Dynamic::from));
+    map.into()
+}
+
+/// A tool becomes a function that takes its required arguments in order, then optional ones in
+/// order or as a map.
+fn register_tool(engine: &mut Engine, tool: &'static ToolSpec) {
+    let required = tool.schema.get("required").and_then(Value::as_array).map_or(0, Vec::len);
+    let any = TypeId::of::<Dynamic>();
+    for count in required..=tool.parameters.len().max(required + 1) {
+        let types = vec![any; count];
+        engine.register_raw_fn(tool.name, types, move |_: NativeCallContext<'_>, args| {
+            // The first argument may be the caller's variable itself.
+            let args: Vec<Dynamic> = args.iter().map(|arg| (**arg).clone()).collect();
+            call(tool, args, required)
+        });
+    }
+}
+
+fn call(tool: &ToolSpec, mut args: Vec<Dynamic>, required: usize) -> Result<Dynamic, Error> {
+    let options = match args.last() {
+        Some(last) if args.len() > required && last.is_map() => args.pop(),
+        _ => None,
+    };
+    let mut values = serde_json::Map::new();
+    for (name, value) in tool.parameters.iter().zip(&args) {
+        values.insert((*name).to_owned(), to_json(value)?);
+    }
+    if let Some(Value::Object(options)) = options.as_ref().map(to_json).transpose()? {
+        values.extend(options);
+    }
+    if args.len() > tool.parameters.len() {
+        return Err(format!("{} takes at most {}", tool.name, tool.parameters.len()).into());
+    }
+    let args = Json::of(&values).map_err(|error| error.to_string())?;
+    let (io, runtime) = with(|running| (running.io.clone(), running.runtime.clone()))?;
+    let result = runtime.block_on(io.call_tool(tool.name, args));
+    if io.cancelled().is_cancelled() {
+        return Err(ended());
+    }
+    let result = result?;
+    let value: Value = serde_json::from_str(result.get()).map_err(|error| error.to_string())?;
+    rhai::serde::to_dynamic(value)
+}
+
+fn to_json(value: &Dynamic) -> Result<Value, Error> {
+    serde_json::to_value(value).map_err(|error| error.to_string().into())
+}

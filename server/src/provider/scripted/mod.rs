@@ -1,0 +1,196 @@
+//! The embedded provider: an agent whose turns are run by a Rhai script.
+//!
+//! The script is the agent's instructions. `docs/scripted.md` is its reference: `fn turn(prompt)`,
+//! the agent's tools as functions, `say`, `remember` and `recall`, `sleep_ms`, `fail`. A script
+//! runs on a thread of its own while a turn lasts, within limits of operations and sizes; it can
+//! reach nothing but its agent's tools.
+
+mod host;
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use rhai::{AST, Dynamic, Engine, EvalAltResult, Map, ParseError, Position};
+
+use self::host::Running;
+use super::{Capabilities, Ended, Failure, Info, Instance, Prompt, Provider, Spec, TurnIo};
+use crate::model::{Blob, Saved};
+
+/// Limits of a script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Operations that one turn may take; a loop of nothing takes about three a round.
+    pub max_operations: u64,
+    /// Bytes of the longest string; the texts within one array or map count together.
+    pub max_string: usize,
+    /// Elements of the largest array or map; those of nested ones count together.
+    pub max_elements: usize,
+    /// Bytes of JSON that a script may remember from turn to turn.
+    pub max_memory: usize,
+    /// Whether the agent's tool socket is opened while a session is live, for a helper process.
+    pub tool_socket: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            max_operations: 50_000_000,
+            max_string: 4 << 20,
+            max_elements: 100_000,
+            max_memory: 256 << 10,
+            tool_socket: false,
+        }
+    }
+}
+
+/// The embedded provider.
+pub struct Scripted {
+    engine: Arc<Engine>,
+    settings: Settings,
+}
+
+impl Scripted {
+    /// The provider with these limits.
+    pub fn new(settings: Settings) -> Self {
+        Self { engine: Arc::new(host::engine(&settings)), settings }
+    }
+
+    fn compile(&self, script: &str) -> Result<AST, String> {
+        let ast = self.engine.compile(script).map_err(|error| explain_parse(&error))?;
+        let turn = ast.iter_functions().find(|f| f.name == "turn").map(|f| f.params.len());
+        match turn {
+            Some(1) => Ok(ast),
+            Some(other) => {
+                Err(format!("fn turn must take one parameter, the prompt; it takes {other}"))
+            }
+            None => Err("the script has no fn turn(prompt)".to_owned()),
+        }
+    }
+}
+
+impl Provider for Scripted {
+    fn info(&self) -> Info {
+        Info {
+            name: "scripted",
+            description: "an agent whose turns are run by a Rhai script, without a model",
+            version: "rhai 1.27".to_owned(),
+            capabilities: Capabilities {
+                tool_socket: self.settings.tool_socket,
+                ..Capabilities::default()
+            },
+            call_limit: None,
+        }
+    }
+
+    fn check(&self, instructions: &str) -> Result<(), String> {
+        self.compile(instructions).map(drop)
+    }
+
+    fn open(&self, spec: Spec) -> BoxFuture<'_, Result<Box<dyn Instance>, Failure>> {
+        async move {
+            let ast = self
+                .compile(&spec.instructions)
+                .map_err(|error| Failure::permanent(format!("script error: {error}")))?;
+            let memory = match &spec.saved {
+                None => Map::new(),
+                Some(blob) => read_memory(blob)?,
+            };
+            let instance: Box<dyn Instance> = Box::new(Script {
+                engine: self.engine.clone(),
+                ast: Arc::new(ast),
+                max_memory: self.settings.max_memory,
+                memory,
+            });
+            Ok(instance)
+        }
+        .boxed()
+    }
+}
+
+/// A live session: a compiled script and what it remembers.
+struct Script {
+    engine: Arc<Engine>,
+    ast: Arc<AST>,
+    max_memory: usize,
+    memory: Map,
+}
+
+impl Instance for Script {
+    fn turn<'a>(
+        &'a mut self,
+        prompt: Prompt,
+        io: Arc<dyn TurnIo>,
+    ) -> BoxFuture<'a, Result<Ended, Failure>> {
+        async move {
+            let (engine, ast) = (self.engine.clone(), self.ast.clone());
+            let text = prompt.text.clone();
+            let running = Running::new(prompt, io, self.memory.clone());
+            let run = move || running.run(&engine, &ast, &text);
+            let (outcome, memory) = match tokio::task::spawn_blocking(run).await {
+                Ok(done) => done,
+                Err(error) => std::panic::resume_unwind(error.into_panic()),
+            };
+            let Some(response) = outcome? else { return Ok(Ended::Cancelled) };
+            let saved = self.save(&memory)?;
+            self.memory = memory;
+            Ok(Ended::Completed { response, saved })
+        }
+        .boxed()
+    }
+
+    fn suspend(self: Box<Self>) -> BoxFuture<'static, Result<Saved, Failure>> {
+        // What it remembers was saved with its last turn.
+        async { Ok(Saved::Unchanged) }.boxed()
+    }
+}
+
+impl Script {
+    fn save(&self, memory: &Map) -> Result<Saved, Failure> {
+        let json = serde_json::to_vec(&Dynamic::from(memory.clone()))
+            .map_err(|error| Failure::permanent(format!("cannot remember this: {error}")))?;
+        if json.len() > self.max_memory {
+            return Err(Failure::permanent(format!(
+                "the script remembers {} bytes; at most {} are allowed",
+                json.len(),
+                self.max_memory
+            )));
+        }
+        // Nothing remembered is the state of a new session.
+        Ok(if memory.is_empty() && self.memory.is_empty() {
+            Saved::Unchanged
+        } else {
+            Saved::State(Blob::from(json))
+        })
+    }
+}
+
+fn read_memory(blob: &Blob) -> Result<Map, Failure> {
+    let unreadable =
+        |why: String| Failure::permanent(format!("what the script remembers is unreadable: {why}"));
+    let memory: Dynamic =
+        serde_json::from_slice(blob.as_slice()).map_err(|error| unreadable(error.to_string()))?;
+    memory.try_cast().ok_or_else(|| unreadable("it is no map".to_owned()))
+}
+
+fn explain_parse(error: &ParseError) -> String {
+    at(error.position(), &error.err_type().to_string())
+}
+
+/// A script's error as a failure, with line and column.
+fn explain(mut error: Box<EvalAltResult>) -> Failure {
+    // The innermost error is where it happened; what called it comes around it.
+    while let EvalAltResult::ErrorInFunctionCall(_, _, inner, _) = *error {
+        error = inner;
+    }
+    let position = error.take_position();
+    Failure::permanent(format!("script error: {}", at(position, &error.to_string())))
+}
+
+fn at(position: Position, what: &str) -> String {
+    match (position.line(), position.position()) {
+        (Some(line), Some(column)) => format!("line {line}, column {column}: {what}"),
+        (Some(line), None) => format!("line {line}: {what}"),
+        (None, _) => what.to_owned(),
+    }
+}

@@ -1,0 +1,1 @@
+//! Recovery on the simulated disk.

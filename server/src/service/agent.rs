@@ -1,0 +1,428 @@
+//! AgentService.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use substrat_proto::v1;
+use substrat_proto::v1::agent_service_server::AgentService;
+use tonic::{Code, Request, Response, Status};
+
+use super::status::{Reason, invalid, refused, rejected, status, unanswered, unreadable};
+use super::{Api, convert, request};
+use crate::engine::{Answer, Waiting};
+use crate::model::{
+    Agent, AgentId, Answered, Command, Entry, Event, FailureClass, MessageId, NewAgent, Outcome,
+    Party, Rejection, State, TurnId,
+};
+
+/// Longest wait for a message in USER's inbox.
+const MAX_INBOX_WAIT: Duration = Duration::from_secs(3600);
+/// Most messages of an inbox that an inspection shows.
+const INSPECTED_MESSAGES: usize = 100;
+
+impl Api {
+    /// An agent by its id, as it is now.
+    async fn agent_now(&self, id: AgentId) -> Result<v1::Agent, Status> {
+        let found = self
+            .engine
+            .read(move |state| state.agent(id).map(|agent| convert::agent(state, agent)));
+        let found = found.await.map_err(|no| refused(&no))?;
+        found.ok_or_else(|| rejected(&Rejection::no_agent(id)))
+    }
+
+    /// Something of the agent that a reference means.
+    pub(super) async fn of_agent<R: Send + 'static>(
+        &self,
+        reference: String,
+        read: impl FnOnce(&State, &Agent) -> R + Send + 'static,
+    ) -> Result<R, Status> {
+        let found = self
+            .engine
+            .read(move |state| state.resolve_any(&reference).map(|agent| read(state, agent)));
+        found.await.map_err(|no| refused(&no))?.map_err(|no| rejected(&no))
+    }
+
+    /// Does a mutation that comes to an agent, and returns it as it is now.
+    async fn change_agent(
+        &self,
+        command: Command,
+        key: Option<crate::model::Request>,
+    ) -> Result<v1::Agent, Status> {
+        match self.engine.execute(command, key).await.map_err(|no| refused(&no))? {
+            Outcome::Agent(id) => self.agent_now(id).await,
+            other => Err(odd(&other)),
+        }
+    }
+
+    fn check_instructions(&self, provider: &str, instructions: &str) -> Result<(), Status> {
+        let provider = if provider.is_empty() { super::DEFAULT_PROVIDER } else { provider };
+        let mut known = self.engine.providers().iter();
+        let Some(provider) = known.find(|known| known.info().name == provider) else {
+            return Ok(()); // the core says which there are
+        };
+        provider.check(instructions).map_err(|error| {
+            let message = format!("the script does not run: {error}");
+            let hint = "see docs/scripted.md for what a script looks like";
+            status(Code::InvalidArgument, Reason::ScriptInvalid, message, hint)
+        })
+    }
+
+    /// Waits for the answer to a message.
+    async fn answer_to(&self, sent: Waiting) -> Result<v1::SendMessageResponse, Status> {
+        let name = self.agent_name(sent.agent).await?;
+        let answer = match sent.answered {
+            Some(answered) => self.past_answer(sent.agent, answered).await?,
+            None => sent.answer.await.map_err(|_| {
+                let hint = "send it again with the same request id";
+                status(Code::Unavailable, Reason::Draining, "the daemon has stopped", hint)
+            })?,
+        };
+        match answer {
+            Answer::Completed { turn, response, sequence } => Ok(v1::SendMessageResponse {
+                message_id: sent.message.to_string(),
+                answered: true,
+                answer: response.to_string(),
+                turn_id: turn.to_string(),
+                sequence,
+            }),
+            other => Err(unanswered(&name, &other)),
+        }
+    }
+
+    async fn agent_name(&self, id: AgentId) -> Result<String, Status> {
+        let name = self.engine.read(move |state| state.agent(id).map(|agent| state.path(agent)));
+        Ok(name.await.map_err(|no| refused(&no))?.unwrap_or_default())
+    }
+
+    /// How a turn ended that is over, from the log.
+    async fn past_answer(&self, agent: AgentId, answered: Answered) -> Result<Answer, Status> {
+        let span = self.engine.read(move |state| state.agent(agent).map(super::events::span));
+        let span = span.await.map_err(|no| refused(&no))?;
+        let span = span.ok_or_else(|| rejected(&Rejection::no_agent(agent)))?;
+        let Answered { turn, seq } = answered;
+        let found = self.archived(vec![span], seq, seq + 1).await?;
+        Ok(found.first().and_then(|entry| answer_in(entry, turn)).unwrap_or(Answer::Failed {
+            turn,
+            class: FailureClass::Permanent,
+            error: "the log does not hold its end any more".to_owned(),
+        }))
+    }
+
+    /// Events from the logs, once all that is durable is in them.
+    pub(super) async fn archived(
+        &self,
+        spans: Vec<crate::engine::Span>,
+        from: u64,
+        end: u64,
+    ) -> Result<Vec<Entry>, Status> {
+        let archive = self.engine.archive().clone();
+        archive.settled().await;
+        let read = tokio::task::spawn_blocking(move || archive.read(&spans, from, end));
+        read.await
+            .unwrap_or_else(|panic| Err(std::io::Error::other(panic)))
+            .map_err(|error| unreadable(&error))
+    }
+}
+
+fn answer_in(entry: &Entry, turn: TurnId) -> Option<Answer> {
+    match &entry.event {
+        Event::TurnComplete(data) => {
+            let (response, sequence) = (data.response.clone(), entry.seq);
+            Some(Answer::Completed { turn, response, sequence })
+        }
+        Event::TurnFailed(data) => {
+            Some(Answer::Failed { turn, class: data.class, error: data.error.clone() })
+        }
+        Event::TurnCancelled(_) => Some(Answer::Cancelled { turn }),
+        _ => None,
+    }
+}
+
+fn odd(outcome: &Outcome) -> Status {
+    rejected(&Rejection::Bug { what: format!("the command came to {outcome:?}") })
+}
+
+#[tonic::async_trait]
+impl AgentService for Api {
+    async fn create_agent(
+        &self,
+        request: Request<v1::CreateAgentRequest>,
+    ) -> Result<Response<v1::CreateAgentResponse>, Status> {
+        let message = request.into_inner();
+        let key = request::key("CreateAgent", &message.request_id, &message)?;
+        if message.parent.is_empty() || !message.provider.is_empty() {
+            self.check_instructions(&message.provider, &message.instructions)?;
+        } else {
+            let parent = message.parent.clone();
+            let inherits = |_: &State, agent: &Agent| agent.session.provider.clone();
+            let provider = self.of_agent(parent, inherits).await?;
+            self.check_instructions(&provider, &message.instructions)?;
+        }
+        let command = Command::CreateAgent {
+            agent: NewAgent {
+                name: message.name,
+                provider: request::given(message.provider),
+                model: request::given(message.model),
+                instructions: message.instructions.into(),
+                role: message.role,
+                workspace: request::given(message.workspace),
+                metadata: message.metadata.into_iter().collect(),
+            },
+            parent: request::given(message.parent),
+        };
+        let agent = self.change_agent(command, key).await?;
+        Ok(Response::new(v1::CreateAgentResponse { agent: Some(agent) }))
+    }
+
+    async fn get_agent(
+        &self,
+        request: Request<v1::GetAgentRequest>,
+    ) -> Result<Response<v1::GetAgentResponse>, Status> {
+        let agent = self.of_agent(request.into_inner().agent, convert::agent).await?;
+        Ok(Response::new(v1::GetAgentResponse { agent: Some(agent) }))
+    }
+
+    async fn list_agents(
+        &self,
+        request: Request<v1::ListAgentsRequest>,
+    ) -> Result<Response<v1::ListAgentsResponse>, Status> {
+        let message = request.into_inner();
+        let size = request::page_size(message.page_size, 1000)?;
+        let after = request::page_token(&message.page_token)?;
+        let listed = self.engine.read(move |state| {
+            let agents = state
+                .agents_after(after)
+                .filter(|agent| message.show_terminated || agent.is_live())
+                .map(|agent| (agent.session.first_seq, convert::agent_brief(state, agent)));
+            request::page(agents, size)
+        });
+        let (agents, next_page_token) = listed.await.map_err(|no| refused(&no))?;
+        Ok(Response::new(v1::ListAgentsResponse { agents, next_page_token }))
+    }
+
+    async fn update_agent(
+        &self,
+        request: Request<v1::UpdateAgentRequest>,
+    ) -> Result<Response<v1::UpdateAgentResponse>, Status> {
+        let message = request.into_inner();
+        let key = request::key("UpdateAgent", &message.request_id, &message)?;
+        let mask: Vec<String> = match message.update_mask {
+            Some(mask) if !mask.paths.is_empty() => mask.paths,
+            _ => [
+                ("instructions", !message.instructions.is_empty()),
+                ("role", !message.role.is_empty()),
+                ("metadata", !message.metadata.is_empty()),
+            ]
+            .iter()
+            .filter(|(_, set)| *set)
+            .map(|(name, _)| (*name).to_owned())
+            .collect(),
+        };
+        if let Some(odd) =
+            mask.iter().find(|path| !["instructions", "role", "metadata"].contains(&path.as_str()))
+        {
+            return Err(invalid(format!(
+                "update_mask names {:?}; only instructions, role and metadata can be changed",
+                request::clip(odd)
+            )));
+        }
+        let named = |name: &str| mask.iter().any(|path| path == name);
+        if named("instructions") {
+            let inherits = |_: &State, agent: &Agent| agent.session.provider.clone();
+            let provider = self.of_agent(message.agent.clone(), inherits).await?;
+            self.check_instructions(&provider, &message.instructions)?;
+        }
+        let metadata: BTreeMap<String, Option<String>> = if named("metadata") {
+            let labels = message.metadata.into_iter();
+            labels.map(|(key, value)| (key, request::given(value))).collect()
+        } else {
+            BTreeMap::new()
+        };
+        let command = Command::UpdateAgent {
+            agent: message.agent,
+            instructions: named("instructions").then(|| message.instructions.into()),
+            role: named("role").then_some(message.role),
+            metadata,
+        };
+        let agent = self.change_agent(command, key).await?;
+        Ok(Response::new(v1::UpdateAgentResponse { agent: Some(agent) }))
+    }
+
+    async fn send_message(
+        &self,
+        request: Request<v1::SendMessageRequest>,
+    ) -> Result<Response<v1::SendMessageResponse>, Status> {
+        let message = request.into_inner();
+        let key = request::key("SendMessage", &message.request_id, &message)?;
+        let command = Command::SendMessage {
+            agent: message.agent,
+            text: message.text.into(),
+            metadata: message.metadata.into_iter().collect(),
+        };
+        let sent = self.engine.send(command, key).await.map_err(|no| refused(&no))?;
+        let response = if message.no_wait {
+            v1::SendMessageResponse {
+                message_id: sent.message.to_string(),
+                sequence: sent.sequence,
+                ..Default::default()
+            }
+        } else {
+            self.answer_to(sent).await?
+        };
+        Ok(Response::new(response))
+    }
+
+    async fn cancel_turn(
+        &self,
+        request: Request<v1::CancelTurnRequest>,
+    ) -> Result<Response<v1::CancelTurnResponse>, Status> {
+        let message = request.into_inner();
+        let key = request::key("CancelTurn", &message.request_id, &message)?;
+        let turn = request::given(message.turn_id)
+            .map(|id| id.parse().map_err(|_| invalid("turn_id is not the id of a turn")))
+            .transpose()?;
+        let command = Command::CancelTurn { agent: message.agent, turn };
+        match self.engine.execute(command, key).await.map_err(|no| refused(&no))? {
+            Outcome::Turn(turn) => {
+                Ok(Response::new(v1::CancelTurnResponse { turn_id: turn.to_string() }))
+            }
+            other => Err(odd(&other)),
+        }
+    }
+
+    async fn inspect_agent(
+        &self,
+        request: Request<v1::InspectAgentRequest>,
+    ) -> Result<Response<v1::InspectAgentResponse>, Status> {
+        let message = request.into_inner();
+        let count = match message.recent {
+            0 => 20,
+            1..=1000 => message.recent as usize,
+            _ => return Err(invalid("recent must be between 0 and 1,000")),
+        };
+        let (id, session, mut response) = self
+            .of_agent(message.agent, |state, agent| {
+                (agent.id, agent.session.id, inspection(state, agent))
+            })
+            .await?;
+        let archive = self.engine.archive().clone();
+        archive.settled().await;
+        let recent = tokio::task::spawn_blocking(move || archive.tail(session, count)).await;
+        let recent = recent
+            .unwrap_or_else(|panic| Err(std::io::Error::other(panic)))
+            .map_err(|error| unreadable(&error))?;
+        response.recent = recent.iter().map(|entry| convert::event(entry, Some(id))).collect();
+        Ok(Response::new(response))
+    }
+
+    async fn gate_agent(
+        &self,
+        request: Request<v1::GateAgentRequest>,
+    ) -> Result<Response<v1::GateAgentResponse>, Status> {
+        let message = request.into_inner();
+        let key = request::key("GateAgent", &message.request_id, &message)?;
+        let agent = self.change_agent(Command::Gate { agent: message.agent }, key).await?;
+        Ok(Response::new(v1::GateAgentResponse { agent: Some(agent) }))
+    }
+
+    async fn ungate_agent(
+        &self,
+        request: Request<v1::UngateAgentRequest>,
+    ) -> Result<Response<v1::UngateAgentResponse>, Status> {
+        let message = request.into_inner();
+        let key = request::key("UngateAgent", &message.request_id, &message)?;
+        let agent = self.change_agent(Command::Ungate { agent: message.agent }, key).await?;
+        Ok(Response::new(v1::UngateAgentResponse { agent: Some(agent) }))
+    }
+
+    async fn permit_turn(
+        &self,
+        request: Request<v1::PermitTurnRequest>,
+    ) -> Result<Response<v1::PermitTurnResponse>, Status> {
+        let message = request.into_inner();
+        let key = request::key("PermitTurn", &message.request_id, &message)?;
+        let agent = self.change_agent(Command::PermitTurn { agent: message.agent }, key).await?;
+        Ok(Response::new(v1::PermitTurnResponse { agent: Some(agent) }))
+    }
+
+    async fn terminate_agent(
+        &self,
+        request: Request<v1::TerminateAgentRequest>,
+    ) -> Result<Response<v1::TerminateAgentResponse>, Status> {
+        let message = request.into_inner();
+        let key = request::key("TerminateAgent", &message.request_id, &message)?;
+        let command = Command::Terminate { agent: message.agent, recursive: message.recursive };
+        match self.engine.execute(command, key).await.map_err(|no| refused(&no))? {
+            Outcome::Agents(ids) => {
+                let agent_ids = ids.iter().map(ToString::to_string).collect();
+                Ok(Response::new(v1::TerminateAgentResponse { agent_ids }))
+            }
+            other => Err(odd(&other)),
+        }
+    }
+
+    async fn list_inbox(
+        &self,
+        request: Request<v1::ListInboxRequest>,
+    ) -> Result<Response<v1::ListInboxResponse>, Status> {
+        let message = request.into_inner();
+        let size = request::page_size(message.page_size, 100)?;
+        let after = request::page_token(&message.page_token)?;
+        let wait = match message.wait.map(Duration::try_from) {
+            None => Duration::ZERO,
+            Some(Ok(wait)) => wait.min(MAX_INBOX_WAIT),
+            Some(Err(_)) => return Err(invalid("wait is negative")),
+        };
+        let until = tokio::time::Instant::now() + wait;
+        let mut news = self.engine.feed().watch();
+        loop {
+            news.borrow_and_update();
+            let listed = self.engine.read(move |state| {
+                let inbox = state.user_inbox().iter().filter(|message| message.seq > after);
+                let messages = inbox
+                    .map(|message| (message.seq, convert::message(message, Party::User, "USER")));
+                request::page(messages, size)
+            });
+            let (messages, next_page_token) = listed.await.map_err(|no| refused(&no))?;
+            let arrived = !messages.is_empty()
+                || tokio::time::timeout_at(until, news.changed()).await.is_err();
+            if arrived {
+                return Ok(Response::new(v1::ListInboxResponse { messages, next_page_token }));
+            }
+        }
+    }
+
+    async fn ack_inbox(
+        &self,
+        request: Request<v1::AckInboxRequest>,
+    ) -> Result<Response<v1::AckInboxResponse>, Status> {
+        let message = request.into_inner();
+        let key = request::key("AckInbox", &message.request_id, &message)?;
+        if message.message_ids.len() > 1000 {
+            return Err(invalid("at most 1,000 messages can be acknowledged at once"));
+        }
+        let messages: Result<Vec<MessageId>, _> =
+            message.message_ids.iter().map(|id| id.parse()).collect();
+        let messages = messages.map_err(|error| invalid(format!("message_ids: {error}")))?;
+        let command = Command::AckInbox { messages };
+        match self.engine.execute(command, key).await.map_err(|no| refused(&no))? {
+            Outcome::Removed(count) => {
+                Ok(Response::new(v1::AckInboxResponse { removed: count as i32 }))
+            }
+            other => Err(odd(&other)),
+        }
+    }
+}
+
+fn inspection(state: &State, agent: &Agent) -> v1::InspectAgentResponse {
+    let (party, name) = (Party::Agent(agent.id), agent.name.as_str());
+    let inbox = agent.inbox.iter().take(INSPECTED_MESSAGES);
+    let children = agent.children.iter().filter_map(|id| state.agent(*id));
+    v1::InspectAgentResponse {
+        agent: Some(convert::agent(state, agent)),
+        turn: agent.turn().map(|turn| convert::turn(agent, turn)),
+        inbox: inbox.map(|message| convert::message(message, party, name)).collect(),
+        children: children.map(|child| convert::agent_brief(state, child)).collect(),
+        recent: Vec::new(),
+    }
+}

@@ -1,0 +1,172 @@
+//! The API: adapters between gRPC and the engine, and the socket that they are served on.
+
+mod agent;
+mod attach;
+mod convert;
+mod daemon;
+mod events;
+mod layers;
+mod request;
+mod session;
+mod socket;
+mod status;
+mod tool;
+mod weave;
+mod workspace;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use substrat_proto::v1;
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::transport::Server;
+use tower::ServiceBuilder;
+use tower::limit::GlobalConcurrencyLimitLayer;
+
+use crate::engine::Handle;
+use crate::model::Timestamp;
+use crate::recovery::Report;
+use crate::workspace::Files;
+
+pub use status::Reason;
+pub use tool::Sockets;
+
+/// Provider of a root that names none.
+pub const DEFAULT_PROVIDER: &str = "scripted";
+/// Requests that are answered at once; waiting for the answer to a message counts, streams do
+/// not.
+const MAX_REQUESTS: usize = 16_384;
+
+/// How the journal and the checkpoint are doing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct JournalStatus {
+    /// Sequence of the last durable event.
+    pub durable: u64,
+    /// Sequence of the last checkpoint.
+    pub checkpoint: u64,
+    /// Segment files.
+    pub segments: u32,
+    /// Bytes since the last checkpoint.
+    pub tail_bytes: u64,
+    /// Commits so far.
+    pub commits: u64,
+    /// Whether the disk is full.
+    pub full: bool,
+}
+
+/// What the daemon tells of itself.
+pub struct About {
+    /// Its home.
+    pub home: PathBuf,
+    /// When it started to serve.
+    pub started: Timestamp,
+    /// What recovery found.
+    pub recovery: Report,
+    /// How long recovery took.
+    pub recovery_took: Duration,
+    /// The effective configuration.
+    pub config: v1::GetConfigResponse,
+    /// Slots of each provider.
+    pub slots: BTreeMap<String, usize>,
+    /// How the journal is doing.
+    pub journal: Box<dyn Fn() -> JournalStatus + Send + Sync>,
+}
+
+/// The services; clones share them.
+#[derive(Clone)]
+pub struct Api {
+    engine: Handle,
+    files: Files,
+    about: Arc<About>,
+}
+
+impl Api {
+    /// The services of an engine.
+    pub fn new(engine: Handle, files: Files, about: About) -> Self {
+        Self { engine, files, about: Arc::new(about) }
+    }
+
+    /// Serves until `stop` resolves, and then until the running requests have ended.
+    pub async fn serve(
+        self,
+        listener: UnixListenerStream,
+        allowed_users: &[u32],
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let (health, health_service) = tonic_health::server::health_reporter();
+        health.set_service_status("", tonic_health::ServingStatus::Serving).await;
+        let layer = ServiceBuilder::new()
+            .map_err(layers::shed)
+            .load_shed()
+            .layer(GlobalConcurrencyLimitLayer::new(MAX_REQUESTS))
+            .layer(layers::Guard::new(allowed_users))
+            .into_inner();
+        macro_rules! limited {
+            ($server:path) => {
+                <$server>::new(self.clone())
+                    .max_decoding_message_size(substrat_proto::MAX_MESSAGE_BYTES)
+                    .max_encoding_message_size(usize::MAX)
+            };
+        }
+        Server::builder()
+            .layer(layer)
+            .add_service(health_service)
+            .add_service(reflection_v1()?)
+            .add_service(reflection_v1alpha()?)
+            .add_service(limited!(v1::agent_service_server::AgentServiceServer<Self>))
+            .add_service(limited!(v1::attach_service_server::AttachServiceServer<Self>))
+            .add_service(limited!(v1::session_service_server::SessionServiceServer<Self>))
+            .add_service(limited!(v1::workspace_service_server::WorkspaceServiceServer<Self>))
+            .add_service(limited!(v1::provider_service_server::ProviderServiceServer<Self>))
+            .add_service(limited!(v1::daemon_service_server::DaemonServiceServer<Self>))
+            .serve_with_incoming_shutdown(listener, stop)
+            .await?;
+        Ok(())
+    }
+}
+
+/// Binds the API socket.
+pub fn bind(path: &Path) -> std::io::Result<UnixListenerStream> {
+    socket::bind(path)
+}
+
+/// Removes the API socket.
+pub fn unbind(path: &Path) {
+    socket::remove(path);
+}
+
+/// The schema of everything that is served.
+fn reflection() -> tonic_reflection::server::Builder<'static> {
+    tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(substrat_proto::DESCRIPTORS)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .with_service_name("substrat.v1.AgentService")
+        .with_service_name("substrat.v1.AttachService")
+        .with_service_name("substrat.v1.SessionService")
+        .with_service_name("substrat.v1.WorkspaceService")
+        .with_service_name("substrat.v1.ProviderService")
+        .with_service_name("substrat.v1.DaemonService")
+        .with_service_name("grpc.health.v1.Health")
+}
+
+type ReflectionError = tonic_reflection::server::Error;
+
+fn reflection_v1() -> Result<
+    tonic_reflection::server::v1::ServerReflectionServer<
+        impl tonic_reflection::server::v1::ServerReflection,
+    >,
+    ReflectionError,
+> {
+    reflection().build_v1()
+}
+
+fn reflection_v1alpha() -> Result<
+    tonic_reflection::server::v1alpha::ServerReflectionServer<
+        impl tonic_reflection::server::v1alpha::ServerReflection,
+    >,
+    ReflectionError,
+> {
+    reflection().build_v1alpha()
+}

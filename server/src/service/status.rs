@@ -1,0 +1,243 @@
+//! The one map from what can go wrong to what a client sees.
+
+use std::time::Duration;
+
+use substrat_proto::Refusal as Wire;
+use tonic::{Code, Status};
+
+use crate::engine::{Answer, Refusal};
+use crate::model::{FailureClass, Rejection};
+
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)+) => {
+        /// Why a request was refused, as `google.rpc.ErrorInfo.reason` says it. Each has a page
+        /// under `docs/errors/`.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Reason {
+            $($(#[$doc])* $name,)+
+        }
+
+        impl Reason {
+            /// Every reason.
+            pub const ALL: &'static [Self] = &[$(Self::$name),+];
+
+            /// The reason on the wire.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $text,)+ }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// No live agent fits the reference.
+    AgentNotFound = "AGENT_NOT_FOUND",
+    /// Several agents fit the reference.
+    AgentAmbiguous = "AGENT_AMBIGUOUS",
+    /// A sibling has the name.
+    AgentExists = "AGENT_EXISTS",
+    /// The agent has ended.
+    AgentTerminated = "AGENT_TERMINATED",
+    /// The agent has live children.
+    AgentHasChildren = "AGENT_HAS_CHILDREN",
+    /// The agent is not gated.
+    AgentNotGated = "AGENT_NOT_GATED",
+    /// The tree is as large as it may be.
+    TreeLimit = "TREE_LIMIT",
+    /// The name breaks the rules.
+    NameInvalid = "NAME_INVALID",
+    /// Metadata breaks the rules.
+    MetadataInvalid = "METADATA_INVALID",
+    /// There is no such provider.
+    ProviderUnknown = "PROVIDER_UNKNOWN",
+    /// The instructions are no script that runs.
+    ScriptInvalid = "SCRIPT_INVALID",
+    /// The recipient is further than one hop away.
+    NotANeighbour = "NOT_A_NEIGHBOUR",
+    /// Only roots talk to USER.
+    UserNotReachable = "USER_NOT_REACHABLE",
+    /// An agent cannot message itself.
+    SelfSend = "SELF_SEND",
+    /// The text is too long.
+    MessageTooLarge = "MESSAGE_TOO_LARGE",
+    /// The recipient has too much to read.
+    InboxFull = "INBOX_FULL",
+    /// The two would wait for each other for ever.
+    WouldDeadlock = "WOULD_DEADLOCK",
+    /// An agent without siblings has nobody to broadcast to.
+    NoTeam = "NO_TEAM",
+    /// A root has nobody to complete to.
+    NoParent = "NO_PARENT",
+    /// The agent has no workspace.
+    NoWorkspace = "NO_WORKSPACE",
+    /// No turn runs, or another one.
+    NoTurn = "NO_TURN",
+    /// The turn failed.
+    TurnFailed = "TURN_FAILED",
+    /// The turn was cancelled.
+    TurnCancelled = "TURN_CANCELLED",
+    /// There is no such session.
+    SessionNotFound = "SESSION_NOT_FOUND",
+    /// A turn runs in the session.
+    SessionBusy = "SESSION_BUSY",
+    /// The session has ended.
+    SessionTerminated = "SESSION_TERMINATED",
+    /// The session has not ended.
+    SessionNotTerminated = "SESSION_NOT_TERMINATED",
+    /// There is no such workspace.
+    WorkspaceNotFound = "WORKSPACE_NOT_FOUND",
+    /// A workspace has the name.
+    WorkspaceExists = "WORKSPACE_EXISTS",
+    /// Agents or workspaces are in the workspace.
+    WorkspaceInUse = "WORKSPACE_IN_USE",
+    /// A link is in the way.
+    LinkExists = "LINK_EXISTS",
+    /// There is no such link.
+    LinkNotFound = "LINK_NOT_FOUND",
+    /// The host folder must not be shown.
+    LinkForbidden = "LINK_FORBIDDEN",
+    /// The path breaks the rules.
+    PathInvalid = "PATH_INVALID",
+    /// The idempotency key was used for something else.
+    RequestIdReused = "REQUEST_ID_REUSED",
+    /// The idempotency key breaks the rules.
+    RequestIdInvalid = "REQUEST_ID_INVALID",
+    /// The request needs more than a journal record holds.
+    RecordTooLarge = "RECORD_TOO_LARGE",
+    /// The request is not a valid message.
+    MalformedRequest = "MALFORMED_REQUEST",
+    /// A field of the request makes no sense.
+    FieldInvalid = "FIELD_INVALID",
+    /// The page token is not one that was given out.
+    PageTokenInvalid = "PAGE_TOKEN_INVALID",
+    /// The attached client said nothing for too long.
+    PeerSilent = "PEER_SILENT",
+    /// The caller is not the owner of the daemon.
+    PeerNotAllowed = "PEER_NOT_ALLOWED",
+    /// The disk is full.
+    DiskFull = "DISK_FULL",
+    /// Too many requests at once.
+    Overloaded = "OVERLOADED",
+    /// The daemon is stopping.
+    Draining = "DRAINING",
+    /// The logs could not be read.
+    LogUnreadable = "LOG_UNREADABLE",
+    /// A bug.
+    Bug = "BUG",
+}
+
+/// A status with a reason.
+pub(super) fn status(code: Code, reason: Reason, message: impl Into<String>, hint: &str) -> Status {
+    Wire::new(code, reason.as_str(), message).hint(hint).into()
+}
+
+/// A field of a request that makes no sense.
+pub(super) fn invalid(message: impl Into<String>) -> Status {
+    status(Code::InvalidArgument, Reason::FieldInvalid, message, "")
+}
+
+/// What a client sees of a refusal.
+pub(super) fn refused(refusal: &Refusal) -> Status {
+    let rejection = match refusal {
+        Refusal::Rejected(rejection) => rejection,
+        Refusal::DiskFull => {
+            let hint = "make room; the daemon goes on by itself";
+            let mut wire = Wire::new(
+                Code::ResourceExhausted,
+                Reason::DiskFull.as_str(),
+                "the disk is full: nothing can be changed until there is space",
+            )
+            .hint(hint);
+            wire.retry_after = Some(Duration::from_secs(1));
+            return wire.into();
+        }
+        Refusal::Stopped => {
+            let hint = "try again when the daemon runs again";
+            return status(Code::Unavailable, Reason::Draining, refusal.to_string(), hint);
+        }
+    };
+    rejected(rejection)
+}
+
+/// What a client sees of a rejection.
+pub(super) fn rejected(rejection: &Rejection) -> Status {
+    let (code, reason) = classify(rejection);
+    status(code, reason, rejection.to_string(), &rejection.hint())
+}
+
+fn classify(rejection: &Rejection) -> (Code, Reason) {
+    use Code::{
+        AlreadyExists, FailedPrecondition, Internal, InvalidArgument, NotFound, PermissionDenied,
+        ResourceExhausted, Unavailable,
+    };
+    match rejection {
+        Rejection::AgentNotFound { .. } => (NotFound, Reason::AgentNotFound),
+        Rejection::AgentAmbiguous { .. } => (FailedPrecondition, Reason::AgentAmbiguous),
+        Rejection::AgentExists { .. } => (AlreadyExists, Reason::AgentExists),
+        Rejection::AgentTerminated { .. } => (FailedPrecondition, Reason::AgentTerminated),
+        Rejection::AgentHasChildren { .. } => (FailedPrecondition, Reason::AgentHasChildren),
+        Rejection::AgentNotGated { .. } => (FailedPrecondition, Reason::AgentNotGated),
+        Rejection::TreeLimit { .. } => (ResourceExhausted, Reason::TreeLimit),
+        Rejection::NameInvalid { .. } => (InvalidArgument, Reason::NameInvalid),
+        Rejection::MetadataInvalid { .. } => (InvalidArgument, Reason::MetadataInvalid),
+        Rejection::ProviderUnknown { .. } => (NotFound, Reason::ProviderUnknown),
+        Rejection::NotANeighbour { .. } => (PermissionDenied, Reason::NotANeighbour),
+        Rejection::UserNotReachable { .. } => (PermissionDenied, Reason::UserNotReachable),
+        Rejection::SelfSend { .. } => (InvalidArgument, Reason::SelfSend),
+        Rejection::MessageTooLarge { .. } => (InvalidArgument, Reason::MessageTooLarge),
+        Rejection::InboxFull { .. } => (ResourceExhausted, Reason::InboxFull),
+        Rejection::WouldDeadlock { .. } => (FailedPrecondition, Reason::WouldDeadlock),
+        Rejection::NoTeam { .. } => (FailedPrecondition, Reason::NoTeam),
+        Rejection::NoParent { .. } => (FailedPrecondition, Reason::NoParent),
+        Rejection::NoWorkspace { .. } => (FailedPrecondition, Reason::NoWorkspace),
+        Rejection::NoTurn { .. } => (FailedPrecondition, Reason::NoTurn),
+        Rejection::SessionNotFound { .. } => (NotFound, Reason::SessionNotFound),
+        Rejection::SessionBusy { .. } => (FailedPrecondition, Reason::SessionBusy),
+        Rejection::SessionTerminated { .. } => (FailedPrecondition, Reason::SessionTerminated),
+        Rejection::SessionNotTerminated { .. } => {
+            (FailedPrecondition, Reason::SessionNotTerminated)
+        }
+        Rejection::WorkspaceNotFound { .. } => (NotFound, Reason::WorkspaceNotFound),
+        Rejection::WorkspaceExists { .. } => (AlreadyExists, Reason::WorkspaceExists),
+        Rejection::WorkspaceInUse { .. } => (FailedPrecondition, Reason::WorkspaceInUse),
+        Rejection::LinkExists { .. } => (AlreadyExists, Reason::LinkExists),
+        Rejection::LinkNotFound { .. } => (NotFound, Reason::LinkNotFound),
+        Rejection::LinkForbidden { .. } => (InvalidArgument, Reason::LinkForbidden),
+        Rejection::PathInvalid { .. } => (InvalidArgument, Reason::PathInvalid),
+        Rejection::RequestIdReused { .. } => (AlreadyExists, Reason::RequestIdReused),
+        Rejection::RecordTooLarge { .. } => (InvalidArgument, Reason::RecordTooLarge),
+        Rejection::Draining => (Unavailable, Reason::Draining),
+        Rejection::Bug { .. } => (Internal, Reason::Bug),
+    }
+}
+
+/// What a client sees of a turn that ended without an answer.
+pub(super) fn unanswered(agent: &str, answer: &Answer) -> Status {
+    let (reason, message, hint) = match answer {
+        Answer::Failed { turn, class, error } => {
+            let kind = match class {
+                FailureClass::Permanent => "",
+                _ => class.as_str(),
+            };
+            let kind = if kind.is_empty() { String::new() } else { format!(" ({kind})") };
+            let hint = "the agent keeps the message; inspect it, mend it, and send another";
+            (Reason::TurnFailed, format!("turn {turn} of {agent} failed{kind}: {error}"), hint)
+        }
+        Answer::Cancelled { turn } => {
+            (Reason::TurnCancelled, format!("turn {turn} of {agent} was cancelled"), "")
+        }
+        Answer::Terminated => {
+            let hint = "create a new agent";
+            (Reason::AgentTerminated, format!("{agent} ended before it answered"), hint)
+        }
+        Answer::Completed { .. } => (Reason::Bug, "an answer was taken for none".to_owned(), ""),
+    };
+    status(Code::Aborted, reason, message, hint)
+}
+
+/// Logs that could not be read.
+pub(super) fn unreadable(error: &std::io::Error) -> Status {
+    let hint = "look at the daemon's log; the journal still holds what was acknowledged";
+    let message = format!("reading the logs failed: {error}");
+    status(Code::Internal, Reason::LogUnreadable, message, hint)
+}

@@ -1,0 +1,12 @@
+//! Files of workspaces: what an agent's file tools may reach, and nothing else.
+//!
+//! Every path is resolved beneath an open folder (`openat2` with `RESOLVE_BENEATH` where the
+//! kernel has it), component by component otherwise: `..`, absolute paths and symbolic links that
+//! lead out are refused by the resolution itself, so there is no gap between check and use.
+
+mod error;
+mod files;
+mod tools;
+
+pub use error::Error;
+pub use files::Files;

@@ -1,0 +1,288 @@
+//! The file tools.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
+use rustix::fs::OFlags;
+use serde_json::{Value, json};
+
+use super::files::Place;
+use super::{Error, Files};
+use crate::model::workspace_path;
+use crate::model::{ListFiles, ReadFile, Tool, Workspace, WriteFile};
+
+/// Most bytes of text that one read returns.
+const MAX_READ: usize = 256 << 10;
+/// Largest file that is read from, in bytes: lines are counted from its start.
+const MAX_FILE: u64 = 256 << 20;
+/// Most entries that one listing returns.
+const MAX_ENTRIES: usize = 5000;
+/// How deep a listing descends.
+const MAX_DEPTH: usize = 32;
+
+impl Files {
+    /// Runs a file tool of an agent in a workspace.
+    pub fn run(&self, workspace: &Workspace, tool: &Tool) -> Result<Value, Error> {
+        match tool {
+            Tool::ReadFile(args) => self.read(workspace, args),
+            Tool::WriteFile(args) => self.write(workspace, args),
+            Tool::ListFiles(args) => self.list(workspace, args),
+            _ => Err(Error::NotOnFiles),
+        }
+    }
+
+    fn find(&self, workspace: &Workspace, path: &str) -> Result<Place, Error> {
+        let normal = workspace_path(path).map_err(|no| Error::Path(no.to_string()))?;
+        self.place(workspace, &normal)
+    }
+
+    fn read(&self, workspace: &Workspace, args: &ReadFile) -> Result<Value, Error> {
+        let place = self.find(workspace, &args.path)?;
+        let mut options = OpenOptions::new();
+        // Without waiting for the other end of a FIFO.
+        options.read(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
+        let file = place.dir.open_with(place.or_dot(), &options).map_err(Error::at(&args.path))?;
+        let size = regular_size(&file, &args.path)?;
+        if size > MAX_FILE {
+            let what = format!("{:?}", args.path);
+            return Err(Error::TooLarge { what, size, limit: MAX_FILE });
+        }
+        let mut lines = Lines::new(BufReader::new(file.take(MAX_FILE)), &args.path);
+        for _ in 1..args.first_line {
+            if lines.next()?.is_none() {
+                break;
+            }
+        }
+        let mut text = Vec::new();
+        let mut count = 0;
+        let mut truncated = false;
+        while let Some(line) = lines.next()? {
+            if args.max_lines.is_some_and(|max| count >= max) || text.len() + line.len() > MAX_READ
+            {
+                truncated = true;
+                if text.is_empty() && count == 0 && args.max_lines != Some(0) {
+                    // A single line longer than all that may be returned.
+                    text.extend_from_slice(&line[..MAX_READ]);
+                    count = 1;
+                }
+                break;
+            }
+            text.extend_from_slice(line);
+            count += 1;
+        }
+        if text.contains(&0) {
+            return Err(Error::WrongKind { path: args.path.clone(), what: "no text file" });
+        }
+        let next_line = truncated.then(|| args.first_line.max(1) + count);
+        Ok(json!({
+            "text": String::from_utf8_lossy(&text),
+            "lines": count,
+            "size": size,
+            "next_line": next_line,
+        }))
+    }
+
+    fn write(&self, workspace: &Workspace, args: &WriteFile) -> Result<Value, Error> {
+        let place = self.find(workspace, &args.path)?;
+        if !place.writable {
+            return Err(Error::ReadOnly { path: args.path.clone() });
+        }
+        if place.path.is_empty() {
+            return Err(Error::WrongKind { path: args.path.clone(), what: "a folder" });
+        }
+        let at = || Error::at(&args.path);
+        if let Some((parent, _)) = place.path.rsplit_once('/') {
+            place.dir.create_dir_all(parent).map_err(at())?;
+        }
+        if args.append {
+            let mut options = OpenOptions::new();
+            options.append(true).create(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
+            let mut file = place.dir.open_with(&place.path, &options).map_err(at())?;
+            regular_size(&file, &args.path)?;
+            file.write_all(args.content.as_bytes()).map_err(at())?;
+            file.sync_data().map_err(at())?;
+        } else {
+            replace(&place, args)?;
+        }
+        Ok(json!({ "bytes": args.content.len() }))
+    }
+
+    fn list(&self, workspace: &Workspace, args: &ListFiles) -> Result<Value, Error> {
+        let normal = workspace_path(&args.path).map_err(|no| Error::Path(no.to_string()))?;
+        let mut found = BTreeMap::new();
+        let place = self.place(workspace, &normal)?;
+        let depth = if args.recursive { MAX_DEPTH } else { 1 };
+        // A folder that exists only because links are mounted in it has no folder on the disk.
+        let leads_to_links =
+            workspace.links.keys().any(|mount| is_below(mount, &normal) && *mount != normal);
+        let opened =
+            if place.path.is_empty() { Ok(place.dir) } else { place.dir.open_dir(&place.path) };
+        match opened {
+            Ok(dir) => walk(&dir, &normal, depth, &mut found).map_err(Error::at(&args.path))?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && leads_to_links => {}
+            Err(error) => return Err(Error::at(&args.path)(error)),
+        }
+        for mount in workspace.links.keys() {
+            if *mount == normal || !is_below(mount, &normal) {
+                continue;
+            }
+            self.list_link(workspace, mount, &normal, depth, &mut found)?;
+        }
+        let truncated = found.len() > MAX_ENTRIES;
+        let entries: Vec<Value> = found.into_values().take(MAX_ENTRIES).collect();
+        Ok(json!({ "entries": entries, "truncated": truncated }))
+    }
+
+    /// Adds what a listing of `path` shows of a link below it: the folders that lead to it, and
+    /// with enough depth what is in it.
+    fn list_link(
+        &self,
+        workspace: &Workspace,
+        mount: &str,
+        path: &str,
+        depth: usize,
+        found: &mut BTreeMap<String, Value>,
+    ) -> Result<(), Error> {
+        let rest = mount.strip_prefix(path).unwrap_or(mount).trim_start_matches('/');
+        let mut at = path.to_owned();
+        let mut deep = 0;
+        for part in rest.split('/') {
+            at = join(&at, part);
+            deep += 1;
+            if deep > depth {
+                return Ok(());
+            }
+            let kind = if at == mount { "link" } else { "dir" };
+            found.insert(at.clone(), json!({ "path": at, "kind": kind }));
+        }
+        if depth > deep {
+            let place = self.place(workspace, mount)?;
+            walk(&place.dir, mount, depth - deep, found).map_err(Error::at(mount))?;
+        }
+        Ok(())
+    }
+}
+
+impl Place {
+    fn or_dot(&self) -> &str {
+        if self.path.is_empty() { "." } else { &self.path }
+    }
+}
+
+/// Writes a new file beside the old one and puts it in its place, so that a reader sees one of
+/// the two. A symbolic link at the path is replaced, not followed.
+fn replace(place: &Place, args: &WriteFile) -> Result<(), Error> {
+    let at = || Error::at(&args.path);
+    let (parent, name) = place.path.rsplit_once('/').unwrap_or((".", &place.path));
+    let dir = place.dir.open_dir(parent).map_err(at())?;
+    if dir.symlink_metadata(name).is_ok_and(|metadata| metadata.is_dir()) {
+        return Err(Error::WrongKind { path: args.path.clone(), what: "a folder" });
+    }
+    let temporary = format!(".{name}.substrat-tmp");
+    let mut options = OpenOptions::new();
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    options.write(true).create(true).truncate(true).custom_flags(flags.bits() as i32);
+    let written = dir.open_with(&temporary, &options).and_then(|mut file| {
+        file.write_all(args.content.as_bytes())?;
+        file.sync_data()
+    });
+    let result = written.and_then(|()| dir.rename(&temporary, &dir, name));
+    if result.is_err() {
+        // The error that counts is the first one.
+        let _ = dir.remove_file(&temporary);
+    }
+    result.map_err(at())
+}
+
+/// The size of a regular file; anything else is refused.
+fn regular_size(file: &cap_std::fs::File, path: &str) -> Result<u64, Error> {
+    let metadata = file.metadata().map_err(Error::at(path))?;
+    if metadata.is_dir() {
+        return Err(Error::WrongKind { path: path.to_owned(), what: "a folder" });
+    }
+    if !metadata.is_file() {
+        return Err(Error::WrongKind { path: path.to_owned(), what: "no regular file" });
+    }
+    Ok(metadata.len())
+}
+
+fn walk(
+    dir: &Dir,
+    path: &str,
+    depth: usize,
+    found: &mut BTreeMap<String, Value>,
+) -> std::io::Result<()> {
+    for entry in dir.entries()? {
+        if found.len() > MAX_ENTRIES {
+            return Ok(());
+        }
+        let entry = entry?;
+        // A name that is not UTF-8 cannot be said to a model.
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        let at = join(path, &name);
+        let kind = entry.file_type()?;
+        let value = if kind.is_dir() {
+            json!({ "path": at, "kind": "dir" })
+        } else if kind.is_file() {
+            let size = entry.metadata().map_or(0, |metadata| metadata.len());
+            json!({ "path": at, "kind": "file", "size": size })
+        } else if kind.is_symlink() {
+            json!({ "path": at, "kind": "symlink" })
+        } else {
+            json!({ "path": at, "kind": "other" })
+        };
+        if kind.is_dir() && depth > 1 {
+            // A folder that cannot be read is listed, and what is in it is not.
+            if let Ok(inner) = entry.open_dir() {
+                walk(&inner, &at, depth - 1, found)?;
+            }
+        }
+        found.insert(at, value);
+    }
+    Ok(())
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") }
+}
+
+fn is_below(path: &str, above: &str) -> bool {
+    above.is_empty() || path.strip_prefix(above).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// Lines with their newlines, each bounded.
+struct Lines<'a, R> {
+    reader: R,
+    line: Vec<u8>,
+    path: &'a str,
+}
+
+impl<'a, R: BufRead> Lines<'a, R> {
+    fn new(reader: R, path: &'a str) -> Self {
+        Self { reader, line: Vec::new(), path }
+    }
+
+    fn next(&mut self) -> Result<Option<&[u8]>, Error> {
+        self.line.clear();
+        let limit = MAX_READ as u64 + 1;
+        let read = (&mut self.reader)
+            .take(limit)
+            .read_until(b'\n', &mut self.line)
+            .map_err(Error::at(self.path))?;
+        if read as u64 == limit && self.line.last() != Some(&b'\n') {
+            // The rest of a line that is too long is passed over.
+            let mut rest = Vec::new();
+            while (&mut self.reader)
+                .take(limit)
+                .read_until(b'\n', &mut rest)
+                .map_err(Error::at(self.path))? as u64
+                == limit
+                && rest.last() != Some(&b'\n')
+            {
+                rest.clear();
+            }
+        }
+        Ok((read > 0).then_some(&self.line[..]))
+    }
+}

@@ -1,0 +1,4 @@
+mod journal;
+fn main() {
+    journal::run();
+}
