@@ -1,1 +1,11 @@
+//! What end-to-end tests and benchmarks share: the real binaries in homes of their own.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    missing_docs,
+    reason = "a test may panic, and touches what it tests from outside"
+)]
 
+pub mod harness;

@@ -11,7 +11,7 @@ use crate::engine::{Archive, CheckpointDone, Sink, Span};
 use crate::journal::{Disk, Journal};
 use crate::model::{Commit, Entry, SessionId};
 use crate::projection::{self, Worker};
-use crate::service::JournalStatus;
+use crate::service::{JournalStatus, Mended};
 
 /// Hands what is durable to the projections.
 pub(super) struct ToProjections {
@@ -38,6 +38,13 @@ impl Tail {
             commits: journal.commits,
             full: self.journal.is_full(),
         }
+    }
+}
+
+impl Tail {
+    pub(super) fn mended(&self) -> Mended {
+        let projection::Mended { repaired, quarantined } = self.worker.mended();
+        Mended { repaired, quarantined }
     }
 }
 

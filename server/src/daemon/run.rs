@@ -141,16 +141,20 @@ struct Started {
 
 /// Brings back what was there.
 fn recover(
-    home: &Path,
+    home: &Home,
     config: &Config,
     providers: &[Arc<dyn Provider>],
 ) -> Result<Started, RunError> {
     let begun = Instant::now();
-    let disk: Arc<dyn Disk> = Arc::new(OsDisk::new(home));
+    let disk: Arc<dyn Disk> = Arc::new(OsDisk::new(home.path()));
     disk.create_dir(journal::DIR).map_err(io("creating the journal folder"))?;
     disk.create_dir(crate::projection::DIR).map_err(io("creating the agents folder"))?;
     disk.sync_dir("").map_err(io("syncing the home"))?;
-    let options = recovery::Options { journal: config.journal(), max_open_files: open_files() };
+    let options = recovery::Options {
+        journal: config.journal(),
+        max_open_files: open_files(),
+        same_boot: home.same_boot(),
+    };
     let mut ids = RandomIds::from_os().map_err(io("seeding the identities"))?;
     let infos: Vec<_> = providers.iter().map(|provider| provider.info()).collect();
     let policy = config.policy(&infos);
@@ -160,9 +164,6 @@ fn recover(
     let took = begun.elapsed();
     let Report { clean, replayed, interrupted_turns, .. } = recovered.report;
     tracing::info!(clean, replayed, interrupted_turns, ?took, "recovered");
-    for folder in &recovered.report.quarantined {
-        tracing::error!(folder, "damaged, and set aside");
-    }
     Ok(Started { recovered, took, disk, ids })
 }
 
@@ -173,7 +174,7 @@ async fn serve(
     stderr: Option<std::fs::File>,
 ) -> Result<(), RunError> {
     let providers = provider::all(config.scripted());
-    let Started { recovered, took, disk, ids } = recover(home.path(), config, &providers)?;
+    let Started { recovered, took, disk, ids } = recover(home, config, &providers)?;
     let Recovered { state, effects, writer, projector, report } = recovered;
     let journal = Journal::start(writer).map_err(io("starting the journal"))?;
     let (failed, projection_failed) = oneshot::channel();
@@ -198,15 +199,7 @@ async fn serve(
     let archive = Arc::new(FromProjections { disk, worker: worker_handle.clone() });
     let policy = config.policy(&infos);
     let (engine, handle) = Engine::new(state, effects, policy, Box::new(ids), archive, parts);
-    let about = About {
-        home: home.path().to_owned(),
-        started: now(),
-        recovery: report,
-        recovery_took: took,
-        config: config.show(),
-        slots: config.slots(),
-        journal: Box::new(move || tail.status()),
-    };
+    let about = about(home, config, report, took, tail);
     let socket = options.socket.clone().unwrap_or_else(|| home.path().join("substratd.sock"));
     let listener = bind(&socket).map_err(io("binding the socket"))?;
     let api = Api::new(handle.clone(), files, about);
@@ -242,6 +235,26 @@ async fn serve(
     .map_err(|error| RunError::Serve(error.to_string()))?;
     tracing::info!(sequence, "stopped cleanly");
     Ok(())
+}
+
+fn about(
+    home: &Home,
+    config: &Config,
+    recovery: Report,
+    recovery_took: Duration,
+    tail: Arc<Tail>,
+) -> About {
+    let same = tail.clone();
+    About {
+        home: home.path().to_owned(),
+        started: now(),
+        recovery,
+        recovery_took,
+        config: config.show(),
+        slots: config.slots(),
+        journal: Box::new(move || same.status()),
+        mended: Box::new(move || tail.mended()),
+    }
 }
 
 /// Says that the daemon serves, and lets go of the terminal.

@@ -35,6 +35,39 @@ pub struct Scan {
     pub segments: u32,
     /// Bytes of records.
     pub bytes: u64,
+    /// The segments with records: number, sequence of the first event, end of the last record.
+    spans: Vec<(u64, u64, u64)>,
+}
+
+impl Scan {
+    /// Reads the entries that start after a sequence once more, up to where this scan ended.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if the segments have changed since.
+    pub fn replay<E: From<Error>>(
+        &self,
+        disk: &dyn Disk,
+        after: u64,
+        mut each: impl FnMut(frame::Entry<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for (place, (number, first, end)) in self.spans.iter().enumerate() {
+            if self.spans.get(place + 1).is_some_and(|(_, next, _)| *next <= after + 1) {
+                continue;
+            }
+            let mut segment = SegmentScan::open(disk, *number)?;
+            segment.size = *end;
+            segment.offset = HEADER as u64;
+            let take = |entry: frame::Entry<'_>| {
+                if entry.sequence > after { each(entry) } else { Ok(()) }
+            };
+            segment.whole_records(*first, take)?;
+            if segment.offset != *end {
+                return Err(segment.corrupt(segment.offset, "it changed while it was read").into());
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Reads every record in order and hands its entries to `each`. Segments wholly at or below
@@ -59,6 +92,7 @@ pub fn scan<E: From<Error>>(
         next_sequence: after + 1,
         segments: 0,
         bytes: 0,
+        spans: Vec::new(),
     };
     let mut expected = None;
     for (place, number) in numbers.iter().enumerate() {
@@ -87,6 +121,7 @@ pub fn scan<E: From<Error>>(
         scan.next_sequence = next;
         scan.segments += 1;
         scan.bytes += segment.offset - HEADER as u64;
+        scan.spans.push((*number, first, segment.offset));
     }
     let missing = numbers.is_empty() && after > 0;
     if missing || scan.next_sequence <= after {
@@ -123,7 +158,7 @@ fn used_segments(disk: &dyn Disk) -> Result<Vec<u64>, Error> {
 ///
 /// [`Error::Corrupt`] where the first segment's header is damaged.
 pub fn first_sequence(disk: &dyn Disk) -> Result<Option<u64>, Error> {
-    let numbers = used_segments(disk)?;
+    let numbers = segments(disk)?;
     match numbers.first() {
         Some(first) => SegmentScan::open(disk, *first)?.header(numbers.len() == 1),
         None => Ok(None),
@@ -176,27 +211,11 @@ impl SegmentScan {
     /// Reads records from the offset on, up to the end or the first that is invalid.
     fn records<E: From<Error>>(
         &mut self,
-        mut next: u64,
+        first: u64,
         is_last: bool,
-        mut each: impl FnMut(frame::Entry<'_>) -> Result<(), E>,
+        each: impl FnMut(frame::Entry<'_>) -> Result<(), E>,
     ) -> Result<(u64, End), E> {
-        loop {
-            let Some(head) = self.head(self.offset)? else { return Ok((next, End::Clean)) };
-            let start = self.offset + RECORD as u64;
-            let fits = head.is_plausible() && start + head.length as u64 <= self.size;
-            let entries = if fits && head.sequence == next {
-                let payload = self.read(start, head.length)?;
-                if head.matches(payload) { frame::entries(next, payload) } else { None }
-            } else {
-                None
-            };
-            let Some(entries) = entries else { break };
-            for entry in entries {
-                next = entry.sequence + u64::from(entry.events);
-                each(entry)?;
-            }
-            self.offset = start + head.length as u64;
-        }
+        let next = self.whole_records(first, each)?;
         let end = match self.nonzero_from(self.offset)? {
             None => End::Clean,
             Some(_) if is_last && !self.has_record_after(self.offset, next)? => {
@@ -208,6 +227,32 @@ impl SegmentScan {
             }
         };
         Ok((next, end))
+    }
+
+    /// Reads records from the offset on, up to the first that is none. Returns the sequence that
+    /// the one after must have.
+    fn whole_records<E: From<Error>>(
+        &mut self,
+        mut next: u64,
+        mut each: impl FnMut(frame::Entry<'_>) -> Result<(), E>,
+    ) -> Result<u64, E> {
+        loop {
+            let Some(head) = self.head(self.offset)? else { return Ok(next) };
+            let start = self.offset + RECORD as u64;
+            let fits = head.is_plausible() && start + head.length as u64 <= self.size;
+            let entries = if fits && head.sequence == next {
+                let payload = self.read(start, head.length)?;
+                if head.matches(payload) { frame::entries(next, payload) } else { None }
+            } else {
+                None
+            };
+            let Some(entries) = entries else { return Ok(next) };
+            for entry in entries {
+                next = entry.sequence + u64::from(entry.events);
+                each(entry)?;
+            }
+            self.offset = start + head.length as u64;
+        }
     }
 
     /// The head of the record at an offset; none if not even that fits.
@@ -223,10 +268,12 @@ impl SegmentScan {
 
     /// The first byte at or after an offset that is not zero.
     fn nonzero_from(&self, mut offset: u64) -> Result<Option<u64>, Error> {
-        let mut chunk = vec![0; CHUNK];
+        let (mut chunk, zeros) = (vec![0; CHUNK], vec![0; CHUNK]);
         loop {
             match self.read_raw(&mut chunk, offset)? {
                 0 => return Ok(None),
+                // Comparing whole chunks is what makes it fast.
+                read if chunk[..read] == zeros[..read] => offset += read as u64,
                 read => {
                     if let Some(at) = chunk[..read].iter().position(|byte| *byte != 0) {
                         return Ok(Some(offset + at as u64));

@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Blob, SessionId, Timestamp};
 
@@ -90,12 +90,21 @@ impl Session {
             id: self.id,
             state: self.state,
             provider_name: self.provider.clone(),
-            model: self.model.clone().unwrap_or_else(|| "".into()),
+            model: self.model.clone(),
             created_at: self.created_at,
             suspended_at: self.suspended_at,
             provider_state: self.saved.clone().unwrap_or_default(),
         }
     }
+}
+
+fn or_empty<S: Serializer>(text: &Option<Arc<str>>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(text.as_deref().unwrap_or_default())
+}
+
+fn non_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Arc<str>>, D::Error> {
+    let text = Arc::<str>::deserialize(deserializer)?;
+    Ok(Some(text).filter(|text| !text.is_empty()))
 }
 
 /// The contents of `session.json`.
@@ -108,7 +117,8 @@ pub struct SessionRecord {
     /// Name of the provider.
     pub provider_name: Arc<str>,
     /// Model; empty for the provider's default.
-    pub model: Arc<str>,
+    #[serde(serialize_with = "or_empty", deserialize_with = "non_empty")]
+    pub model: Option<Arc<str>>,
     /// When it was created.
     pub created_at: Timestamp,
     /// When it was last suspended.

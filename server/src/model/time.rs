@@ -43,6 +43,34 @@ impl Timestamp {
     }
 }
 
+impl Timestamp {
+    /// Reads the text that [`Timestamp`] prints; none for any other form.
+    fn parse_own(text: &[u8]) -> Option<Self> {
+        let text: &[u8; 27] = text.try_into().ok()?;
+        let marks = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':'), (19, b'.')];
+        if text[26] != b'Z' || marks.iter().any(|(at, mark)| text[*at] != *mark) {
+            return None;
+        }
+        let number = |range: std::ops::Range<usize>| {
+            text[range].iter().try_fold(0_u32, |number, digit| {
+                digit.is_ascii_digit().then(|| number * 10 + u32::from(digit - b'0'))
+            })
+        };
+        let date = chrono::NaiveDate::from_ymd_opt(
+            i32::try_from(number(0..4)?).ok()?,
+            number(5..7)?,
+            number(8..10)?,
+        )?;
+        let time = date.and_hms_micro_opt(
+            number(11..13)?,
+            number(14..16)?,
+            number(17..19)?,
+            number(20..26)?,
+        )?;
+        Some(Self(time.and_utc().timestamp_micros()))
+    }
+}
+
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let instant = DateTime::<Utc>::from_timestamp_micros(self.0).unwrap_or_default();
@@ -60,6 +88,9 @@ impl FromStr for Timestamp {
     type Err = chrono::ParseError;
 
     fn from_str(text: &str) -> Result<Self, chrono::ParseError> {
+        if let Some(at) = Self::parse_own(text.as_bytes()) {
+            return Ok(at);
+        }
         DateTime::parse_from_rfc3339(text).map(|instant| Self(instant.timestamp_micros()))
     }
 }
@@ -86,6 +117,9 @@ mod tests {
         assert_eq!(instant.to_string(), "2026-02-26T12:00:00.123456Z");
         assert_eq!("2026-02-26T12:00:00.123456+00:00".parse(), Ok(instant));
         assert_eq!(instant.time_of_day(), "12:00:00");
+        for bad in ["2026-02-30T12:00:00.123456Z", "2026-02-26T12:00:00.12345xZ", ""] {
+            assert!(bad.parse::<Timestamp>().is_err(), "{bad:?}");
+        }
     }
 
     #[test]

@@ -14,11 +14,11 @@ mod rebuild;
 mod tests;
 mod worker;
 
-pub use body::{BadBody, checkpoint_body, read_body};
+pub use body::{BadBody, Marks, checkpoint_body, read_body};
 pub use log::{Span, read_merged, read_tail, read_transcript};
 pub use projector::{Extent, Extents, Projector};
 pub use rebuild::{Rebuild, rebuild};
-pub use worker::{Done, Worker, WorkerStatus};
+pub use worker::{Done, Mended, Worker, WorkerStatus};
 
 use crate::journal;
 use crate::model::SessionId;

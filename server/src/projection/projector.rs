@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 
+use indexmap::IndexMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 use serde::{Deserialize, Serialize};
 
 use super::{DIR, Error, events_path, session_dir, transcript_path};
@@ -23,7 +25,7 @@ pub struct Extent {
 pub type Extents = BTreeMap<Option<SessionId>, Extent>;
 
 /// What one log is written with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Kind {
     Events,
     Transcript,
@@ -38,12 +40,23 @@ struct Open {
     size: u64,
 }
 
-/// What is to be written, in the order in which it is.
+/// What is to be written.
 #[derive(Default)]
 struct Pending {
-    texts: BTreeMap<Key, Vec<u8>>,
+    texts: IndexMap<Key, Vec<u8>, FxBuildHasher>,
     records: BTreeMap<SessionId, SessionRecord>,
     removed: BTreeSet<SessionId>,
+}
+
+/// Files that are brought up to date after a start.
+#[derive(Default)]
+struct Recovery {
+    /// Whether the machine has run all the time since the files were written: they hold what was
+    /// written then, and only how much of it that is has to be looked at.
+    same_boot: bool,
+    /// Files that were appended to, and how long they are.
+    sizes: FxHashMap<Key, u64>,
+    touched: Vec<Key>,
 }
 
 /// Appends to the files of all logs.
@@ -57,6 +70,8 @@ pub struct Projector {
     pending: Pending,
     dirty_files: BTreeSet<String>,
     dirty_dirs: BTreeSet<String>,
+    /// What is known of the files while they are brought up to date.
+    recovery: Option<Recovery>,
     /// Files that were found to differ from what they should be.
     repaired: BTreeSet<Key>,
     /// Folders that were set aside, relative to the home.
@@ -75,9 +90,28 @@ impl Projector {
             pending: Pending::default(),
             dirty_files: BTreeSet::new(),
             dirty_dirs: BTreeSet::new(),
+            recovery: None,
             repaired: BTreeSet::new(),
             quarantined: Vec::new(),
         }
+    }
+
+    /// Begins to bring the files up to date: what is pushed from here on may be in them already.
+    /// In the same run of the machine that is known from their lengths.
+    pub fn begin_recovery(&mut self, same_boot: bool) {
+        self.recovery = Some(Recovery { same_boot, ..Recovery::default() });
+    }
+
+    /// Writes what is missing, and cuts off what files hold beyond what was pushed. Can be called
+    /// again after an error.
+    pub fn end_recovery(&mut self) -> Result<(), Error> {
+        self.flush()?;
+        let touched = self.recovery.as_ref().map(|recovery| recovery.touched.clone());
+        for key in touched.unwrap_or_default() {
+            self.cut_left_over(key)?;
+        }
+        self.recovery = None;
+        Ok(())
     }
 
     /// How long the files are.
@@ -97,41 +131,88 @@ impl Projector {
 
     /// Takes what became durable. Commits come in order; [`Projector::flush`] writes them.
     pub fn push(&mut self, commit: &Commit) {
-        let Pending { texts, records, removed } = &mut self.pending;
         for line in &commit.lines {
-            let key = (line.entry.session, Kind::Events);
-            texts.entry(key).or_default().extend_from_slice(&line.text);
+            self.push_text((line.entry.session, Kind::Events), &line.text);
         }
         for (session, text) in &commit.transcript {
-            let key = (Some(*session), Kind::Transcript);
-            texts.entry(key).or_default().extend_from_slice(text.as_bytes());
+            self.push_text((Some(*session), Kind::Transcript), text.as_bytes());
         }
-        records.extend(commit.sessions.iter().map(|(id, record)| (*id, record.clone())));
-        removed.extend(&commit.removed);
+        let records = commit.sessions.iter().map(|(id, record)| (*id, record.clone()));
+        self.pending.records.extend(records);
+        self.pending.removed.extend(&commit.removed);
     }
 
-    /// Writes what was taken. After an error, what was not written is still there: when there is
-    /// space again, it can be called again.
+    fn push_text(&mut self, key: Key, text: &[u8]) {
+        if let Some(waiting) = self.pending.texts.get_mut(&key) {
+            return waiting.extend_from_slice(text);
+        }
+        if self.recovery.is_some() && self.is_there(key, text.len() as u64) {
+            return;
+        }
+        self.pending.texts.insert(key, text.to_vec());
+    }
+
+    /// Whether a file is known to hold the next bytes already; notes it then.
+    fn is_there(&mut self, key: Key, length: u64) -> bool {
+        let Some(recovery) = &mut self.recovery else { return false };
+        let size = *recovery.sizes.entry(key).or_insert_with(|| {
+            recovery.touched.push(key);
+            self.disk.size(&path_of(key)).unwrap_or(0)
+        });
+        let same_boot = recovery.same_boot;
+        let end = self.extent(key) + length;
+        if same_boot && end <= size {
+            self.set_extent(key, end);
+        }
+        same_boot && end <= size
+    }
+
+    /// Bytes that were taken and are not written yet.
+    pub fn pending_bytes(&self) -> usize {
+        self.pending.texts.values().map(Vec::len).sum()
+    }
+
+    /// Writes what was taken, but for session records. After an error, what was not written is
+    /// still there: when there is space again, it can be called again.
     pub fn flush(&mut self) -> Result<(), Error> {
-        while let Some((key, text)) = self.pending.texts.pop_first() {
+        while let Some((key, text)) = self.pending.texts.pop() {
             if let Err(error) = self.append_to(key, &text) {
                 self.pending.texts.insert(key, text);
                 return Err(error);
             }
         }
-        while let Some((id, record)) = self.pending.records.pop_first() {
-            if let Err(error) = self.write_record(id, &record) {
-                self.pending.records.insert(id, record);
-                return Err(error);
-            }
-        }
         while let Some(session) = self.pending.removed.pop_first() {
+            self.pending.records.remove(&session);
             if let Err(error) = self.remove(session) {
                 self.pending.removed.insert(session);
                 return Err(error);
             }
         }
         Ok(())
+    }
+
+    /// Writes one session record that waits; false if none does.
+    ///
+    /// A session may change many times before its record is written: only how it stands then is.
+    /// Records take no part in recovery, and replacing a file is slow, so they wait for a quiet
+    /// moment.
+    pub fn flush_record(&mut self) -> Result<bool, Error> {
+        let Some((id, record)) = self.pending.records.pop_first() else { return Ok(false) };
+        if let Err(error) = self.write_record(id, &record) {
+            self.pending.records.insert(id, record);
+            return Err(error);
+        }
+        Ok(true)
+    }
+
+    /// Sessions whose records wait to be written.
+    pub fn records_behind(&self) -> BTreeSet<SessionId> {
+        self.pending.records.keys().copied().collect()
+    }
+
+    /// Takes session records that may differ from what is on the disk.
+    pub fn check_records(&mut self, records: impl IntoIterator<Item = SessionRecord>) {
+        self.pending.records.extend(records.into_iter().map(|record| (record.id, record)));
     }
 
     fn append_to(&mut self, key: Key, text: &[u8]) -> Result<(), Error> {
@@ -157,34 +238,33 @@ impl Projector {
                 self.repaired.insert(key);
             }
         }
+        self.set_extent(key, end);
+        Ok(())
+    }
+
+    fn set_extent(&mut self, key: Key, end: u64) {
         let extent = self.extents.entry(key.0).or_default();
         match key.1 {
             Kind::Events => extent.events = end,
             Kind::Transcript => extent.transcript = end,
         }
-        Ok(())
     }
 
-    /// Ends a recovery: what files hold beyond what was appended to them is cut off. Only files
-    /// that were appended to can hold more.
-    pub fn cut_left_overs(&mut self, touched: &BTreeSet<Option<SessionId>>) -> Result<(), Error> {
-        for session in touched {
-            for kind in [Kind::Events, Kind::Transcript] {
-                let key = (*session, kind);
-                let at = self.extent(key);
-                if kind == Kind::Transcript && session.is_none() {
-                    continue;
-                }
-                let path = path_of(key);
-                let open = self.open_file(key)?;
-                if open.size > at {
-                    let failed = journal::Error::io(format!("cutting {path}"));
-                    open.file.set_size(at).map_err(failed)?;
-                    open.size = at;
-                    self.dirty_files.insert(path);
-                    self.repaired.insert(key);
-                }
-            }
+    /// Cuts off what a file holds beyond what was appended to it. Only a file that was appended to
+    /// can hold more.
+    fn cut_left_over(&mut self, key: Key) -> Result<(), Error> {
+        let (at, path) = (self.extent(key), path_of(key));
+        if self.disk.size(&path).is_ok_and(|size| size <= at) || !self.extents.contains_key(&key.0)
+        {
+            return Ok(());
+        }
+        let open = self.open_file(key)?;
+        if open.size > at {
+            let failed = journal::Error::io(format!("cutting {path}"));
+            open.file.set_size(at).map_err(failed)?;
+            open.size = at;
+            self.dirty_files.insert(path);
+            self.repaired.insert(key);
         }
         Ok(())
     }
@@ -275,13 +355,16 @@ impl Projector {
         self.order.retain(|(other, _)| *other != session);
     }
 
-    /// Replaces `session.json`.
+    /// Replaces `session.json`, unless it is as it should be.
     fn write_record(&mut self, id: SessionId, record: &SessionRecord) -> Result<(), Error> {
         let dir = session_dir(id);
         let path = format!("{dir}/session.json");
         let failed = || journal::Error::io(format!("writing {path}"));
         let mut json = serde_json::to_vec_pretty(record).map_err(|error| failed()(error.into()))?;
         json.push(b'\n');
+        if journal::disk::read_all(&*self.disk, &path).is_ok_and(|there| there == json) {
+            return Ok(());
+        }
         let temporary = format!("{path}.tmp");
         let file = match self.disk.create(&temporary) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {

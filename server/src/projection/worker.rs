@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::{Error, Extents, Projector};
+use super::{Error, Marks, Projector};
 use crate::journal::{self, Disk, Journal, checkpoint};
 use crate::model::Commit;
 
@@ -16,6 +16,9 @@ const FULL_RETRY: Duration = Duration::from_secs(1);
 
 /// Told when a checkpoint is written, or why it is not.
 pub type Done = Box<dyn FnOnce(Result<(), Error>) + Send>;
+
+/// How long session records are written when the daemon stops.
+const LAST_RECORDS: Duration = Duration::from_secs(2);
 
 enum Job {
     Commit(Arc<Commit>),
@@ -31,7 +34,7 @@ enum Job {
 
 struct CheckpointJob {
     sequence: u64,
-    extents: Extents,
+    marks: Marks,
     state: Vec<u8>,
     files: Vec<String>,
     dirs: Vec<String>,
@@ -55,8 +58,18 @@ pub struct WorkerStatus {
     pub segments: u32,
 }
 
+/// What was found wrong with files when they were brought up to date.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Mended {
+    /// Files that differed from what they should have been.
+    pub repaired: usize,
+    /// Folders that were set aside, relative to the home.
+    pub quarantined: Vec<String>,
+}
+
 #[derive(Default)]
 struct Shared {
+    mended: Mutex<Mended>,
     queue: Mutex<Queue>,
     work: Condvar,
     backlog: AtomicU64,
@@ -135,6 +148,11 @@ impl Worker {
         }
     }
 
+    /// What was found wrong with files at the start; nothing before they are up to date.
+    pub fn mended(&self) -> Mended {
+        lock(&self.shared.mended).clone()
+    }
+
     /// Writes what waits and ends the threads. Blocks until they have ended.
     pub fn close(&self) {
         lock(&self.shared.queue).closed = true;
@@ -171,17 +189,33 @@ fn project(
     mut projector: Projector,
     checkpoints: &mpsc::Sender<CheckpointJob>,
 ) -> Result<(), Error> {
+    while let Err(error) = projector.end_recovery() {
+        wait_if_full(shared)(error)?;
+    }
+    for folder in projector.quarantined() {
+        tracing::error!(folder, "damaged, and set aside");
+    }
+    *lock(&shared.mended) =
+        Mended { repaired: projector.repaired(), quarantined: projector.quarantined().to_vec() };
+    // Whether session records may wait for a quiet moment.
+    let mut behind = true;
     loop {
         let jobs = {
             let mut queue = lock(&shared.queue);
-            while queue.jobs.is_empty() && !queue.closed {
+            while queue.jobs.is_empty() && !queue.closed && !behind {
                 queue = shared.work.wait(queue).unwrap_or_else(PoisonError::into_inner);
             }
-            if queue.jobs.is_empty() {
-                return Ok(());
+            if queue.jobs.is_empty() && queue.closed {
+                drop(queue);
+                return flush_records(&mut projector);
             }
             std::mem::take(&mut queue.jobs)
         };
+        if jobs.is_empty() {
+            behind = projector.flush_record().or_else(wait_if_full(shared))?;
+            continue;
+        }
+        behind = true;
         let mut commits = Vec::new();
         for job in jobs {
             match job {
@@ -189,8 +223,11 @@ fn project(
                 Job::Checkpoint { sequence, state, done } => {
                     append(shared, &mut projector, &mut commits)?;
                     let (files, dirs) = projector.take_dirty();
-                    let extents = projector.extents().clone();
-                    let job = CheckpointJob { sequence, extents, state, files, dirs, done };
+                    let marks = Marks {
+                        extents: projector.extents().clone(),
+                        records_behind: projector.records_behind(),
+                    };
+                    let job = CheckpointJob { sequence, marks, state, files, dirs, done };
                     // The receiver lives as long as this sender.
                     let _ = checkpoints.send(job);
                 }
@@ -216,23 +253,33 @@ fn append(
     for commit in commits.iter() {
         projector.push(commit);
     }
-    loop {
-        match projector.flush() {
-            Ok(()) => break,
-            Err(Error::Disk(journal::Error::Full)) => {
-                tracing::error!("the disk is full: projections wait for space");
-                let queue = lock(&shared.queue);
-                if queue.closed {
-                    return Err(journal::Error::Full.into());
-                }
-                drop(shared.work.wait_timeout(queue, FULL_RETRY));
-            }
-            Err(error) => return Err(error),
-        }
+    while let Err(error) = projector.flush() {
+        wait_if_full(shared)(error)?;
     }
     let bytes: u64 = commits.iter().map(|commit| size(commit)).sum();
     shared.backlog.fetch_sub(bytes, Ordering::Relaxed);
     commits.clear();
+    Ok(())
+}
+
+/// Waits for space if that is what is missing.
+fn wait_if_full(shared: &Shared) -> impl FnOnce(Error) -> Result<bool, Error> + '_ {
+    move |error| {
+        let queue = lock(&shared.queue);
+        if !matches!(error, Error::Disk(journal::Error::Full)) || queue.closed {
+            return Err(error);
+        }
+        tracing::error!("the disk is full: projections wait for space");
+        drop(shared.work.wait_timeout(queue, FULL_RETRY));
+        Ok(true)
+    }
+}
+
+/// Writes the session records that wait when the daemon stops, as far as that does not keep it.
+/// The checkpoint says which are behind; the next start goes on with them.
+fn flush_records(projector: &mut Projector) -> Result<(), Error> {
+    let begun = Instant::now();
+    while begun.elapsed() < LAST_RECORDS && projector.flush_record()? {}
     Ok(())
 }
 
@@ -246,7 +293,7 @@ fn write_checkpoint(
     job: CheckpointJob,
     synced: &mut bool,
 ) {
-    let written = super::checkpoint_body(&job.extents, &job.state).and_then(|body| {
+    let written = super::checkpoint_body(&job.marks, &job.state).and_then(|body| {
         // The order is the point: what the checkpoint stands for first, then it, then the rest.
         let result = if *synced {
             disk.sync_many(&job.files, &job.dirs)

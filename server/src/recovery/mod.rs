@@ -4,21 +4,21 @@
 //! ```text
 //! scan ─► Scanned ─replay─► Replayed ─reconcile─► Recovered
 //!  reads only        │ cuts a torn tail,   │ writes what the end of the
-//!                    │ mends projections   │ daemon before left open
+//!                    │ applies the rest    │ daemon before left open
 //! ```
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use crate::journal::{self, Disk, End, Pending, Scan, Writer, checkpoint};
 use crate::model::{
     BadLine, Commit, Context, DaemonStarted, Effect, Entry, Event, Reconciliation, SessionId,
     State, Transaction, reconcile, settle,
 };
-use crate::projection::{self, Extents, Projector};
+use crate::projection::{self, Marks, Projector};
 
 /// Why a daemon cannot start from what the disk holds. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -55,15 +55,13 @@ pub struct Report {
     pub rebuilt: Option<String>,
     /// Bytes cut off a torn tail.
     pub torn_bytes: u64,
-    /// Projections that were completed or mended.
-    pub repaired_projections: u32,
     /// Turns that were interrupted.
     pub interrupted_turns: u32,
     /// Tool calls whose outcome is unknown.
     pub orphaned_calls: u32,
     /// Messages that went back to their inboxes.
     pub returned_messages: u32,
-    /// Damaged folders and logs that were set aside, relative to the home.
+    /// Damaged logs that were set aside while the state was made anew, relative to the home.
     pub quarantined: Vec<String>,
 }
 
@@ -74,6 +72,9 @@ pub struct Options {
     pub journal: journal::Options,
     /// Most files of projections that are kept open.
     pub max_open_files: usize,
+    /// Whether the machine has run all the time since the daemon before: what it wrote is there
+    /// then, although it was not synced.
+    pub same_boot: bool,
 }
 
 /// The disk was read, and nothing written. The journal is whole but for a torn tail.
@@ -140,7 +141,7 @@ impl Scanned {
         self.scan.end != End::Clean
     }
 
-    /// Cuts off a torn tail, applies every event, and brings projections up to date.
+    /// Cuts off a torn tail, and applies every event.
     pub fn replay(self) -> Result<Replayed, Error> {
         let Self { disk, options, start, mut scan } = self;
         let mut report = Report::default();
@@ -151,20 +152,12 @@ impl Scanned {
         }
         checkpoint::tidy(&*disk)?;
         journal::repair(&*disk, &mut scan)?;
-        let (state, extents) = load(&*disk, start, &mut report)?;
+        let (state, marks) = load(&*disk, start, &mut report)?;
         let after = state.seq();
-        let mut replay = Replay {
-            state,
-            projector: Projector::new(disk.clone(), extents, options.max_open_files),
-            commit: Commit::default(),
-            bytes: 0,
-            touched: BTreeSet::new(),
-        };
-        journal::scan::<Error>(&*disk, after, |entry| replay.take(entry.bytes))?;
-        let (state, projector) = replay.finish()?;
+        let mut projector = Projector::new(disk.clone(), marks.extents, options.max_open_files);
+        projector.begin_recovery(options.same_boot);
+        let (state, projector) = replay(&scan, &*disk, state, projector, marks.records_behind)?;
         report.replayed = state.seq() - after;
-        report.repaired_projections = projector.repaired() as u32;
-        report.quarantined.extend(projector.quarantined().iter().cloned());
         report.clean = state.is_clean();
         let writer = Writer::open(disk, options.journal, &scan)?;
         Ok(Replayed { state, projector, writer, report })
@@ -172,7 +165,7 @@ impl Scanned {
 }
 
 /// The state that the fold starts from, and how long the projections are at it.
-fn load(disk: &dyn Disk, start: Start, report: &mut Report) -> Result<(State, Extents), Error> {
+fn load(disk: &dyn Disk, start: Start, report: &mut Report) -> Result<(State, Marks), Error> {
     let (first, why) = match start {
         Start::Beginning => return Ok(Default::default()),
         Start::Logs { journal_first, why } => (journal_first, why),
@@ -191,18 +184,69 @@ fn load(disk: &dyn Disk, start: Start, report: &mut Report) -> Result<(State, Ex
     report.rebuilt = Some(why);
     let rebuilt = projection::rebuild(disk, Some(first))?;
     report.quarantined.extend(rebuilt.damaged);
-    Ok((rebuilt.state, rebuilt.extents))
+    let records_behind = rebuilt.state.agents().map(|agent| agent.session.id).collect();
+    Ok((rebuilt.state, Marks { extents: rebuilt.extents, records_behind }))
 }
 
-/// Bytes of events that are applied before projections are written.
-const WINDOW: usize = 16 << 20;
+/// Bytes of lines that are handed to the projections at once.
+const WINDOW: usize = 1 << 20;
+/// Windows that may wait for the projections.
+const WINDOWS: usize = 4;
+/// Bytes that may be missing from projections before they are written.
+const MAX_PENDING: usize = 16 << 20;
+
+/// Applies the events after the state's, and hands them to the projections on another thread.
+fn replay(
+    scan: &Scan,
+    disk: &dyn Disk,
+    state: State,
+    projector: Projector,
+    records: BTreeSet<SessionId>,
+) -> Result<(State, Projector), Error> {
+    std::thread::scope(|threads| {
+        let (windows, queue) = mpsc::sync_channel::<Commit>(WINDOWS);
+        let projections = threads.spawn(move || take_windows(projector, &queue));
+        let mut replay = Replay { state, commit: Commit::default(), bytes: 0, windows, records };
+        let after = replay.state.seq();
+        let replayed = scan.replay::<Error>(disk, after, |entry| replay.take(entry.bytes));
+        replay.hand_over();
+        let Replay { state, records, windows, .. } = replay;
+        drop(windows);
+        let projector = match projections.join() {
+            Ok(projector) => projector,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        replayed?;
+        let mut projector = projector?;
+        let records = records.iter().filter_map(|session| state.agent_of(*session));
+        projector.check_records(records.map(|agent| agent.session.record()));
+        Ok((state, projector))
+    })
+}
+
+fn take_windows(
+    mut projector: Projector,
+    queue: &mpsc::Receiver<Commit>,
+) -> Result<Projector, projection::Error> {
+    let mut failed = None;
+    for commit in queue {
+        if failed.is_none() {
+            projector.push(&commit);
+            if projector.pending_bytes() > MAX_PENDING {
+                failed = projector.flush().err();
+            }
+        }
+    }
+    failed.map_or(Ok(projector), Err)
+}
 
 struct Replay {
     state: State,
-    projector: Projector,
     commit: Commit,
     bytes: usize,
-    touched: BTreeSet<Option<SessionId>>,
+    windows: mpsc::SyncSender<Commit>,
+    /// Sessions whose records may not be as they should be.
+    records: BTreeSet<SessionId>,
 }
 
 impl Replay {
@@ -216,32 +260,25 @@ impl Replay {
             let entry = Entry::decode(&line)
                 .map_err(|error| Error::Event { sequence: self.state.seq() + 1, error })?;
             self.state.apply(&entry);
-            self.touched.insert(entry.session);
             self.commit.push(&self.state, entry, line);
         }
         self.bytes += lines.len();
         if self.bytes >= WINDOW {
-            self.flush()?;
+            self.hand_over();
         }
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), Error> {
-        self.projector.push(&std::mem::take(&mut self.commit));
+    fn hand_over(&mut self) {
+        let mut commit = std::mem::take(&mut self.commit);
+        self.records.extend(std::mem::take(&mut commit.sessions).into_keys());
         self.bytes = 0;
-        Ok(self.projector.flush()?)
-    }
-
-    fn finish(mut self) -> Result<(State, Projector), Error> {
-        self.flush()?;
-        self.touched
-            .retain(|session| session.is_none_or(|session| self.state.agent_of(session).is_some()));
-        self.projector.cut_left_overs(&self.touched)?;
-        Ok((self.state, self.projector))
+        // A thread that is gone tells why when it is joined.
+        let _ = self.windows.send(commit);
     }
 }
 
-/// Everything acknowledged is applied, and the projections hold it.
+/// Everything acknowledged is applied. The projections know what they miss.
 pub struct Replayed {
     state: State,
     projector: Projector,
@@ -257,7 +294,7 @@ pub struct Recovered {
     pub effects: Vec<Effect>,
     /// The journal, ready to append.
     pub writer: Writer,
-    /// The projections, up to date.
+    /// The projections, still to be brought up to date with [`Projector::end_recovery`].
     pub projector: Projector,
     /// What was found and done.
     pub report: Report,
@@ -298,7 +335,6 @@ impl Replayed {
         }
         writer.commit(&mut pending)?;
         projector.push(&commit);
-        projector.flush()?;
         Ok(Recovered { state, effects, writer, projector, report })
     }
 }

@@ -8,10 +8,10 @@ use substrat_proto::v1::provider_service_server::ProviderService;
 use tonic::{Request, Response, Status};
 
 use super::status::{invalid, refused};
-use super::{Api, convert};
+use super::{Api, Mended, convert};
 use crate::recovery::Report;
 
-fn recovery(report: &Report, took: Duration) -> v1::RecoveryReport {
+fn recovery(report: &Report, took: Duration, mended: Mended) -> v1::RecoveryReport {
     v1::RecoveryReport {
         clean: report.clean,
         duration: prost_types::Duration::try_from(took).ok(),
@@ -19,11 +19,11 @@ fn recovery(report: &Report, took: Duration) -> v1::RecoveryReport {
         replayed_events: report.replayed,
         rebuilt: report.rebuilt.is_some(),
         torn_bytes: report.torn_bytes,
-        repaired_projections: report.repaired_projections,
+        repaired_projections: mended.repaired as u32,
         interrupted_turns: report.interrupted_turns,
         orphaned_calls: report.orphaned_calls,
         returned_messages: report.returned_messages,
-        quarantined: report.quarantined.clone(),
+        quarantined: report.quarantined.iter().cloned().chain(mended.quarantined).collect(),
     }
 }
 
@@ -65,7 +65,8 @@ impl DaemonService for Api {
             commit_count: status.commits,
             full: status.full,
         });
-        daemon.recovery = Some(recovery(&about.recovery, about.recovery_took));
+        let mended = (about.mended)();
+        daemon.recovery = Some(recovery(&about.recovery, about.recovery_took, mended));
         daemon.draining = *self.engine.draining().borrow();
         Ok(Response::new(v1::GetDaemonResponse { daemon: Some(daemon) }))
     }

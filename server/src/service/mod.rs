@@ -56,6 +56,15 @@ pub struct JournalStatus {
     pub full: bool,
 }
 
+/// What was found wrong with the files of agents.
+#[derive(Debug, Clone, Default)]
+pub struct Mended {
+    /// Files that differed from what they should have been.
+    pub repaired: usize,
+    /// Folders that were set aside, relative to the home.
+    pub quarantined: Vec<String>,
+}
+
 /// What the daemon tells of itself.
 pub struct About {
     /// Its home.
@@ -72,6 +81,8 @@ pub struct About {
     pub slots: BTreeMap<String, usize>,
     /// How the journal is doing.
     pub journal: Box<dyn Fn() -> JournalStatus + Send + Sync>,
+    /// What was found wrong with the files of agents.
+    pub mended: Box<dyn Fn() -> Mended + Send + Sync>,
 }
 
 /// The services; clones share them.

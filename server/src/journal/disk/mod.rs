@@ -27,6 +27,8 @@ pub trait Disk: Send + Sync {
     fn create_dir(&self, path: &str) -> io::Result<()>;
     /// Removes a folder with everything in it; one that is not there is fine.
     fn remove_dir(&self, path: &str) -> io::Result<()>;
+    /// The length of a file in bytes, without opening it.
+    fn size(&self, path: &str) -> io::Result<u64>;
     /// The names in a folder, in no order.
     fn list(&self, path: &str) -> io::Result<Vec<String>>;
     /// Makes the names in a folder durable.

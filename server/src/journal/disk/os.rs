@@ -62,6 +62,10 @@ impl Disk for OsDisk {
         }
     }
 
+    fn size(&self, path: &str) -> io::Result<u64> {
+        Ok(fs::metadata(self.path(path))?.len())
+    }
+
     fn list(&self, path: &str) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(self.path(path))? {

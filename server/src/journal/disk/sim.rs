@@ -428,6 +428,12 @@ impl Disk for SimDisk {
         Sim::finish(happened)
     }
 
+    fn size(&self, path: &str) -> io::Result<u64> {
+        let sim = self.sim();
+        let inode = sim.file(path)?;
+        Ok(sim.inodes[inode].cached.len() as u64)
+    }
+
     fn list(&self, path: &str) -> io::Result<Vec<String>> {
         let sim = self.sim();
         let dir = sim.dir(path)?;

@@ -66,9 +66,41 @@ impl Entry {
 
     /// Reads a line, with or without its newline.
     pub fn decode(line: &[u8]) -> Result<Self, BadLine> {
+        if let Some(own) = OwnLine::split(line)
+            && let Ok(event) = Event::decode(own.event, own.data)
+        {
+            return Ok(Self { seq: own.seq, session: own.session, at: own.at, event });
+        }
         let line: Line<'_> = serde_json::from_slice(line)?;
         let event = Event::decode(&line.event, line.data.get())?;
         Ok(Self { seq: line.seq, session: line.session_id, at: line.ts, event })
+    }
+}
+
+/// A line as [`Entry::encode`] writes it, taken apart without a pass over its data: recovery reads
+/// hundreds of thousands of them.
+struct OwnLine<'a> {
+    seq: u64,
+    session: Option<SessionId>,
+    at: Timestamp,
+    event: &'a str,
+    data: &'a str,
+}
+
+impl<'a> OwnLine<'a> {
+    /// None for a line that was written by anyone else.
+    fn split(line: &'a [u8]) -> Option<Self> {
+        let line = std::str::from_utf8(line).ok()?;
+        let line = line.strip_suffix('\n').unwrap_or(line);
+        let (seq, rest) = line.strip_prefix(r#"{"seq":"#)?.split_once(r#","session_id":"#)?;
+        let (session, rest) = rest.split_once(r#","ts":""#)?;
+        let (at, rest) = rest.split_once(r#"","event":""#)?;
+        let (event, data) = rest.strip_suffix('}')?.split_once(r#"","data":"#)?;
+        let session = match session {
+            "null" => None,
+            quoted => Some(quoted.strip_prefix('"')?.strip_suffix('"')?.parse().ok()?),
+        };
+        Some(Self { seq: seq.parse().ok()?, session, at: at.parse().ok()?, event, data })
     }
 }
 

@@ -1,0 +1,291 @@
+//! A daemon in a home of its own, and clients of it.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use substrat_proto::v1;
+use substrat_proto::v1::agent_service_client::AgentServiceClient;
+use substrat_proto::v1::attach_service_client::AttachServiceClient;
+use substrat_proto::v1::daemon_service_client::DaemonServiceClient;
+use substrat_proto::v1::provider_service_client::ProviderServiceClient;
+use substrat_proto::v1::session_service_client::SessionServiceClient;
+use substrat_proto::v1::workspace_service_client::WorkspaceServiceClient;
+use tempfile::TempDir;
+use tonic::transport::{Channel, Endpoint};
+
+/// The folder of the shipped binaries: built before the tests, without any test feature.
+pub fn binaries() -> PathBuf {
+    std::env::var_os("SUBSTRAT_BIN_DIR").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release"),
+        PathBuf::from,
+    )
+}
+
+/// A binary, which must be there.
+pub fn binary(name: &str) -> PathBuf {
+    let path = binaries().join(name);
+    assert!(path.is_file(), "{} is missing: run \"make build\" first", path.display());
+    path
+}
+
+/// A running daemon. Killed when dropped, if it still runs.
+pub struct Daemon {
+    pub home: PathBuf,
+    pub pid: u32,
+    settings: Vec<String>,
+    child: Option<Child>,
+    folder: Option<TempDir>,
+}
+
+impl Daemon {
+    /// Starts a daemon in a fresh home.
+    pub fn start() -> Self {
+        Self::with(&[])
+    }
+
+    /// Starts a daemon in a fresh home with settings such as `slots.default=1`.
+    pub fn with(settings: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder for the home");
+        let mut daemon = Self::on(&folder.path().join("home"), settings);
+        daemon.folder = Some(folder);
+        daemon
+    }
+
+    /// Starts a daemon on a home that outlives it.
+    pub fn on(home: &Path, settings: &[&str]) -> Self {
+        Self::try_on(home, settings).expect("the daemon starts")
+    }
+
+    /// Starts a daemon on a home; its complaint if it does not start.
+    pub fn try_on(home: &Path, settings: &[&str]) -> Result<Self, String> {
+        let settings: Vec<String> = settings.iter().map(|text| (*text).to_owned()).collect();
+        let (child, pid) = launch(home, &settings)?;
+        Ok(Self { home: home.to_owned(), pid, settings, child: Some(child), folder: None })
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.home.join("substratd.sock")
+    }
+
+    /// Kills the daemon with -9 and waits until it is gone.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            child.wait().expect("the killed daemon is reaped");
+        }
+    }
+
+    /// Starts the daemon again after it was killed or stopped.
+    pub fn start_again(&mut self) {
+        assert!(self.child.is_none(), "the daemon still runs");
+        let (child, pid) = launch(&self.home, &self.settings).expect("the daemon starts again");
+        (self.child, self.pid) = (Some(child), pid);
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.pid as i32).expect("a pid");
+        kill_process(pid, signal).expect("the daemon is there");
+    }
+
+    /// Stops the daemon with SIGTERM; whether it said that it stopped cleanly.
+    pub fn stop(&mut self) -> bool {
+        self.signal(Signal::TERM);
+        self.wait()
+    }
+
+    /// Waits until the daemon has ended by itself; whether it ended with success.
+    pub fn wait(&mut self) -> bool {
+        let mut child = self.child.take().expect("the daemon runs");
+        child.wait().expect("the daemon is reaped").success()
+    }
+
+    pub async fn client(&self) -> Client {
+        Client::connect(&self.socket()).await
+    }
+
+    /// Runs `substratctl` on this daemon.
+    pub fn ctl(&self, args: &[&str]) -> Output {
+        ctl(&self.home, args)
+    }
+
+    /// Runs `substratctl` and returns what it wrote to stdout; it must succeed.
+    pub fn ctl_ok(&self, args: &[&str]) -> String {
+        let output = self.ctl(args);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "substratctl {args:?}: {stderr}");
+        String::from_utf8(output.stdout).expect("UTF-8")
+    }
+
+    /// What the daemon logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.home.join("substratd.log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("--- log of the daemon ---\n{}", self.log());
+        }
+        self.kill();
+    }
+}
+
+fn launch(home: &Path, settings: &[String]) -> Result<(Child, u32), String> {
+    let mut command = Command::new(binary("substratd"));
+    command.arg("--home").arg(home).arg("--background");
+    for setting in settings {
+        command.arg("--set").arg(setting);
+    }
+    command.env_remove("SUBSTRAT_HOME").env_remove("SUBSTRAT_SOCKET");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| error.to_string())?;
+    let mut line = String::new();
+    let stdout = child.stdout.take().expect("stdout is a pipe");
+    BufReader::new(stdout).read_line(&mut line).map_err(|error| error.to_string())?;
+    match line.strip_prefix("ready ").and_then(|rest| rest.split(' ').next()) {
+        Some(pid) => Ok((child, pid.parse().expect("a pid"))),
+        None => {
+            let output = child.wait_with_output().map_err(|error| error.to_string())?;
+            Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+        }
+    }
+}
+
+/// Runs `substratctl` on a home.
+pub fn ctl(home: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(binary("substratctl"));
+    command.arg("--home").arg(home).args(args);
+    command.env_remove("SUBSTRAT_HOME").env_remove("SUBSTRAT_SOCKET");
+    command.stdin(Stdio::null());
+    command.output().expect("substratctl runs")
+}
+
+/// A connection with all services.
+#[derive(Clone)]
+pub struct Client {
+    pub agents: AgentServiceClient<Channel>,
+    pub attach: AttachServiceClient<Channel>,
+    pub daemon: DaemonServiceClient<Channel>,
+    pub providers: ProviderServiceClient<Channel>,
+    pub sessions: SessionServiceClient<Channel>,
+    pub workspaces: WorkspaceServiceClient<Channel>,
+}
+
+/// Opens a channel over a Unix socket.
+pub async fn channel(socket: &Path) -> Result<Channel, tonic::transport::Error> {
+    let uri: tonic::transport::Uri = hyperlocal::Uri::new(socket, "/").into();
+    Endpoint::from(uri).connect_with_connector(hyperlocal::UnixConnector).await
+}
+
+impl Client {
+    pub async fn connect(socket: &Path) -> Self {
+        Self::try_connect(socket).await.expect("the daemon answers")
+    }
+
+    pub async fn try_connect(socket: &Path) -> Result<Self, tonic::transport::Error> {
+        let channel = channel(socket).await?;
+        Ok(Self {
+            agents: AgentServiceClient::new(channel.clone()),
+            attach: AttachServiceClient::new(channel.clone()),
+            daemon: DaemonServiceClient::new(channel.clone()),
+            providers: ProviderServiceClient::new(channel.clone()),
+            sessions: SessionServiceClient::new(channel.clone()),
+            workspaces: WorkspaceServiceClient::new(channel),
+        })
+    }
+
+    /// Creates a scripted root.
+    pub async fn create(&self, name: &str, script: &str) -> v1::Agent {
+        self.create_in(name, script, "").await
+    }
+
+    /// Creates a scripted root in a workspace.
+    pub async fn create_in(&self, name: &str, script: &str, workspace: &str) -> v1::Agent {
+        let request = v1::CreateAgentRequest {
+            name: name.into(),
+            instructions: script.into(),
+            workspace: workspace.into(),
+            ..Default::default()
+        };
+        let created = self.agents.clone().create_agent(request).await;
+        created.expect("the agent is created").into_inner().agent.expect("an agent")
+    }
+
+    /// Sends a message and returns the answer.
+    pub async fn ask(&self, agent: &str, text: &str) -> Result<String, tonic::Status> {
+        let request =
+            v1::SendMessageRequest { agent: agent.into(), text: text.into(), ..Default::default() };
+        Ok(self.agents.clone().send_message(request).await?.into_inner().answer)
+    }
+
+    /// Sends a message without waiting.
+    pub async fn tell(&self, agent: &str, text: &str) -> v1::SendMessageResponse {
+        let (agent, text) = (agent.into(), text.into());
+        let request = v1::SendMessageRequest { agent, text, no_wait: true, ..Default::default() };
+        self.agents.clone().send_message(request).await.expect("the message is sent").into_inner()
+    }
+
+    pub async fn agent(&self, agent: &str) -> v1::Agent {
+        let request = v1::GetAgentRequest { agent: agent.into() };
+        let found = self.agents.clone().get_agent(request).await.expect("the agent is there");
+        found.into_inner().agent.expect("an agent")
+    }
+
+    pub async fn status(&self) -> v1::Daemon {
+        let response = self.daemon.clone().get_daemon(v1::GetDaemonRequest {}).await;
+        response.expect("the daemon answers").into_inner().daemon.expect("a daemon")
+    }
+
+    /// Every event of the home, in order.
+    pub async fn events(&self) -> Vec<v1::Event> {
+        let mut events = Vec::new();
+        let mut page_token = String::new();
+        loop {
+            let request =
+                v1::ListEventsRequest { page_size: 1000, page_token, ..Default::default() };
+            let page = self.sessions.clone().list_events(request).await.expect("events");
+            let page = page.into_inner();
+            events.extend(page.events);
+            page_token = page.next_page_token;
+            if page_token.is_empty() {
+                return events;
+            }
+        }
+    }
+
+    /// Waits for the first event from a sequence on that fits.
+    pub async fn wait_event(&self, from: u64, fits: impl Fn(&v1::Event) -> bool) -> v1::Event {
+        let request = v1::WatchEventsRequest { from_sequence: from.max(1), ..Default::default() };
+        let events = self.sessions.clone().watch_events(request).await.expect("a stream");
+        let mut events = events.into_inner();
+        let wait = async {
+            loop {
+                let next = events.message().await.expect("the stream goes on");
+                let event = next.and_then(|next| next.event).expect("an event");
+                if fits(&event) {
+                    return event;
+                }
+            }
+        };
+        let patience = std::time::Duration::from_secs(60);
+        tokio::time::timeout(patience, wait).await.expect("the event comes")
+    }
+}
+
+/// A text in the data of an event.
+pub fn text<'a>(event: &'a v1::Event, key: &str) -> &'a str {
+    let value = event.data.as_ref().and_then(|data| data.fields.get(key));
+    match value.and_then(|value| value.kind.as_ref()) {
+        Some(prost_types::value::Kind::StringValue(text)) => text,
+        _ => "",
+    }
+}
+
+/// The reason in a status, such as `AGENT_NOT_FOUND`.
+pub fn reason(status: &tonic::Status) -> String {
+    substrat_proto::Refusal::from(status).reason
+}
