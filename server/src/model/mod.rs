@@ -28,6 +28,8 @@ mod schedule;
 mod session;
 mod slots;
 mod state;
+#[cfg(test)]
+mod tests;
 mod time;
 mod transact;
 mod transcript;

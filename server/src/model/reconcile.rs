@@ -5,7 +5,7 @@
 
 use super::decide::{Context, Draft, Plan};
 use super::message::{Kind, Party};
-use super::{Agent, AgentId, Blob, DaemonRecovered, Resume, SessionState, State, SuspendResult};
+use super::{Agent, Blob, DaemonRecovered, Resume, SessionState, State, SuspendResult};
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -49,11 +49,14 @@ pub fn reconcile(state: &State, cx: &mut Context<'_>) -> Reconciliation {
             );
         }
     }
+    let most = plan.cx.policy.max_setbacks;
+    let given_up = |agent: &Agent| agent.turn().is_some() && agent.setbacks + 1 >= most;
     let prompts = recovery_prompts(state, plan.cx.policy.resume, &lost);
-    for (id, text) in prompts {
-        plan.tell(Party::Agent(id), Kind::Notification, text);
+    // A prompt would wake an agent that is to be left alone.
+    for (agent, text) in prompts.into_iter().filter(|(agent, _)| !given_up(agent)) {
+        plan.tell(Party::Agent(agent.id), Kind::Notification, text);
     }
-    for agent in lost.iter().filter(|agent| agent.setbacks + 1 >= plan.cx.policy.max_setbacks) {
+    for agent in lost.into_iter().filter(|agent| given_up(agent)) {
         plan.give_up(agent);
     }
     plan.push(
@@ -82,7 +85,11 @@ impl Plan<'_, '_> {
 }
 
 /// Who is told of the recovery, and what.
-fn recovery_prompts(state: &State, policy: Resume, lost: &[&Agent]) -> Vec<(AgentId, String)> {
+fn recovery_prompts<'a>(
+    state: &'a State,
+    policy: Resume,
+    lost: &[&'a Agent],
+) -> Vec<(&'a Agent, String)> {
     let mut prompts = Vec::new();
     if policy == Resume::None {
         return prompts;
@@ -95,12 +102,12 @@ fn recovery_prompts(state: &State, policy: Resume, lost: &[&Agent]) -> Vec<(Agen
             .collect();
         let own = lost.iter().any(|agent| agent.id == root.id);
         if own || !team.is_empty() {
-            prompts.push((root.id, recovery_prompt(root, &team)));
+            prompts.push((root, recovery_prompt(root, &team)));
         }
     }
     if policy == Resume::All {
         let others = lost.iter().filter(|agent| agent.parent.is_some());
-        prompts.extend(others.map(|agent| (agent.id, recovery_prompt(agent, &[]))));
+        prompts.extend(others.map(|agent| (*agent, recovery_prompt(agent, &[]))));
     }
     prompts
 }

@@ -129,6 +129,12 @@ fn tool_result(
 /// The first place in the queue of a provider that something can be done for.
 fn pool_step(state: &State, policy: &Policy, provider: &str, pool: &Pool) -> Option<Step> {
     let limit = policy.slots(provider);
+    if pool.held - pool.suspending > limit
+        && let Some(victim) = victim(state, pool)
+    {
+        // More are held than there are where a blocked turn was ended without a slot.
+        return Some(Step::Suspend(victim, SuspendReason::Evicted));
+    }
     let free = limit.saturating_sub(pool.held);
     let mut coming = pool.suspending;
     for (_, id) in &pool.queue {

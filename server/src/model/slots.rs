@@ -40,8 +40,10 @@ pub(super) struct Pool {
 /// How the slots of a provider are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PoolUse {
-    /// Slots held.
+    /// Slots held, those that are being freed included.
     pub held: usize,
+    /// Slots that are being freed.
+    pub suspending: usize,
     /// Agents that want to go on.
     pub queued: usize,
 }
@@ -70,6 +72,9 @@ impl Slots {
             change(&mut pool.idle, old.idle, new.idle, id);
             count(&mut pool.held, old.held, new.held);
             count(&mut pool.suspending, old.suspending, new.suspending);
+            if *pool == Pool::default() {
+                self.pools.remove(provider);
+            }
         }
         change(&mut self.deadlines, old.deadline, new.deadline, id);
         count(&mut self.busy, old.busy, new.busy);

@@ -89,6 +89,7 @@ impl State {
     pub fn pool(&self, provider: &str) -> PoolUse {
         self.slots.pools.get(provider).map_or(PoolUse::default(), |pool| PoolUse {
             held: pool.held,
+            suspending: pool.suspending,
             queued: pool.queue.len(),
         })
     }

@@ -88,7 +88,10 @@ impl Plan<'_, '_> {
                 reply_to,
                 ..Letter::new(from, to, Kind::Response, result.clone())
             });
-            self.end_agent(agent, EndReason::Completed, &[]);
+            // One that got children in the meantime has a team to care for, and lives on.
+            if agent.children.is_empty() {
+                self.end_agent(agent, EndReason::Completed, &[]);
+            }
         }
     }
 

@@ -1,0 +1,349 @@
+//! Random commands on a small team, judged after each.
+
+use proptest::prelude::*;
+use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
+use serde_json::json;
+
+use super::world::World;
+use crate::model::*;
+
+/// What happens; numbers choose among what there is.
+#[derive(Debug, Clone)]
+enum Step {
+    Create { name: u8 },
+    Send { agent: u8, urgent: bool, key: Option<u8> },
+    Tool { agent: u8, tool: Tool, other: u8 },
+    FinishTool { agent: u8 },
+    Complete { agent: u8, saved: bool, attended: bool },
+    Fail { agent: u8 },
+    Retry { agent: u8 },
+    Cancel { agent: u8 },
+    Gate { agent: u8 },
+    Ungate { agent: u8 },
+    Permit { agent: u8 },
+    Terminate { agent: u8, recursive: bool },
+    Suspend { agent: u8 },
+    Resume { agent: u8 },
+    FinishSuspend { agent: u8, fails: bool },
+    Update { agent: u8 },
+    Delete { agent: u8 },
+    Ack,
+    Time { seconds: u8 },
+    CrashRunner { agent: u8 },
+    CrashDaemon,
+    Slots { count: u8 },
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Tool {
+    Spawn,
+    Ask,
+    AskWithTimeout,
+    Tell,
+    Broadcast,
+    CheckInbox,
+    Complete,
+    ReadFile,
+    Inspect,
+    Nonsense,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    use Step as S;
+    let n = any::<u8>;
+    let tool = prop_oneof![
+        3 => Just(Tool::Spawn),
+        3 => Just(Tool::Ask),
+        1 => Just(Tool::AskWithTimeout),
+        3 => Just(Tool::Tell),
+        1 => Just(Tool::Broadcast),
+        1 => Just(Tool::CheckInbox),
+        1 => Just(Tool::Complete),
+        1 => Just(Tool::ReadFile),
+        1 => Just(Tool::Inspect),
+        1 => Just(Tool::Nonsense),
+    ];
+    prop_oneof![
+        4 => (0..5_u8).prop_map(|name| S::Create { name }),
+        8 => (n(), any::<bool>(), proptest::option::of(0..4_u8))
+            .prop_map(|(agent, urgent, key)| S::Send { agent, urgent, key }),
+        14 => (n(), tool, n()).prop_map(|(agent, tool, other)| S::Tool { agent, tool, other }),
+        2 => n().prop_map(|agent| S::FinishTool { agent }),
+        14 => (n(), any::<bool>(), any::<bool>())
+            .prop_map(|(agent, saved, attended)| S::Complete { agent, saved, attended }),
+        2 => n().prop_map(|agent| S::Fail { agent }),
+        1 => n().prop_map(|agent| S::Retry { agent }),
+        2 => n().prop_map(|agent| S::Cancel { agent }),
+        1 => n().prop_map(|agent| S::Gate { agent }),
+        1 => n().prop_map(|agent| S::Ungate { agent }),
+        1 => n().prop_map(|agent| S::Permit { agent }),
+        2 => (n(), any::<bool>())
+            .prop_map(|(agent, recursive)| S::Terminate { agent, recursive }),
+        1 => n().prop_map(|agent| S::Suspend { agent }),
+        1 => n().prop_map(|agent| S::Resume { agent }),
+        6 => (n(), any::<bool>())
+            .prop_map(|(agent, fails)| S::FinishSuspend { agent, fails }),
+        1 => n().prop_map(|agent| S::Update { agent }),
+        1 => n().prop_map(|agent| S::Delete { agent }),
+        1 => Just(S::Ack),
+        1 => n().prop_map(|seconds| S::Time { seconds }),
+        1 => n().prop_map(|agent| S::CrashRunner { agent }),
+        1 => Just(S::CrashDaemon),
+        1 => (1..5_u8).prop_map(|count| S::Slots { count }),
+    ]
+}
+
+struct Steps;
+
+impl ReferenceStateMachine for Steps {
+    type State = ();
+    type Transition = Step;
+
+    fn init_state() -> BoxedStrategy<()> {
+        Just(()).boxed()
+    }
+
+    fn transitions((): &()) -> BoxedStrategy<Step> {
+        step().boxed()
+    }
+
+    fn apply((): (), _: &Step) {}
+}
+
+impl World {
+    fn pick(&self, number: u8) -> Option<Agent> {
+        let count = self.state.agents().len();
+        self.state.agents().nth(usize::from(number) % count.max(1)).cloned()
+    }
+
+    /// An agent with a running turn.
+    fn pick_busy(&self, number: u8) -> Option<Agent> {
+        let busy: Vec<&Agent> =
+            self.state.agents().filter(|agent| agent.turn().is_some()).collect();
+        busy.get(usize::from(number) % busy.len().max(1)).copied().cloned()
+    }
+
+    fn reference(&self, number: u8) -> String {
+        self.pick(number).map_or_else(|| "nobody".to_owned(), |agent| agent.id.to_string())
+    }
+
+    fn finish(&mut self, agent: &Agent, end: TurnEnd, attended: bool) {
+        let Some(turn) = agent.turn() else { return };
+        let attended = if attended { turn.messages.clone() } else { Vec::new() };
+        let command = Command::FinishTurn { agent: agent.id, turn: turn.id, end, attended };
+        self.run(command).expect("an end is never rejected");
+    }
+
+    fn call_random(&mut self, agent: &Agent, tool: Tool, other: u8) {
+        let recipient = self.pick(other).map(|agent| agent.name.to_string()).unwrap_or_default();
+        let (name, args) = match tool {
+            Tool::Spawn => {
+                let name = format!("n{}", other % 5);
+                ("spawn_agent", json!({ "name": name, "instructions": "x" }))
+            }
+            Tool::Ask => ("send_message", json!({ "recipient": recipient, "text": "?" })),
+            Tool::AskWithTimeout => {
+                ("send_message", json!({ "recipient": recipient, "text": "?", "timeout": 3 }))
+            }
+            Tool::Tell => {
+                ("send_message", json!({ "recipient": recipient, "text": "!", "sync": false }))
+            }
+            Tool::Broadcast => ("broadcast", json!({ "text": "all" })),
+            Tool::CheckInbox => ("check_inbox", json!({})),
+            Tool::Complete => ("complete", json!({ "result": "r" })),
+            Tool::ReadFile => ("read_file", json!({ "path": "p" })),
+            Tool::Inspect => ("inspect_agent", json!({ "name": recipient })),
+            Tool::Nonsense => ("no_such_tool", json!([])),
+        };
+        // A provider is blocked while a call of it waits.
+        let free =
+            agent.turn().is_some_and(|turn| turn.cancelling.is_none()) && agent.wait().is_none();
+        if free {
+            self.call(&agent.id.to_string(), name, &args);
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Create { name } => {
+                let agent = NewAgent { name: format!("n{name}"), ..NewAgent::default() };
+                let _ = self.run(Command::CreateAgent { agent, parent: None });
+            }
+            Step::Send { agent, urgent, key } => {
+                let priority = urgent.then(|| ("priority".to_owned(), "high".to_owned()));
+                let command = Command::SendMessage {
+                    agent: self.reference(agent),
+                    text: "hello".into(),
+                    metadata: priority.into_iter().collect(),
+                };
+                let request = key.map(|key| Request {
+                    id: format!("key-{key}"),
+                    fingerprint: format!("{agent}{urgent}"),
+                });
+                let _ = self.run_request(command, request.as_ref());
+            }
+            Step::Tool { agent, tool, other } => {
+                if let Some(agent) = self.pick_busy(agent) {
+                    self.call_random(&agent, tool, other);
+                }
+            }
+            Step::FinishTool { agent } => {
+                let Some(agent) = self.pick_busy(agent) else { return };
+                let Some(turn) = agent.turn() else { return };
+                let call = turn.calls.iter().find(|call| &*call.tool == "read_file");
+                let (agent, turn, call) = match call {
+                    Some(call) => (agent.id, turn.id, call.id),
+                    None => return,
+                };
+                let result = Ok(Json::null());
+                self.run(Command::FinishTool { agent, turn, call, result }).expect("never no");
+            }
+            Step::Complete { agent, saved, attended } => {
+                let saved =
+                    if saved { Saved::State(Blob::from(vec![agent])) } else { Saved::Unchanged };
+                // A provider does not end a turn while a call of it waits.
+                if let Some(agent) = self.pick_busy(agent).filter(|a| a.wait().is_none()) {
+                    let response = "done".into();
+                    self.finish(&agent, TurnEnd::Completed { response, saved }, attended);
+                }
+            }
+            Step::Fail { agent } => {
+                if let Some(agent) = self.pick_busy(agent).filter(|a| a.wait().is_none()) {
+                    let end =
+                        TurnEnd::Failed { class: FailureClass::Transient, error: "no".into() };
+                    self.finish(&agent, end, false);
+                }
+            }
+            other => self.step_beside(other),
+        }
+    }
+
+    fn step_beside(&mut self, step: Step) {
+        match step {
+            Step::Retry { agent } => {
+                let Some(agent) = self.pick_busy(agent).filter(|a| a.wait().is_none()) else {
+                    return;
+                };
+                let Some(turn) = agent.turn().map(|turn| turn.id) else { return };
+                let command = Command::RetryTurn {
+                    agent: agent.id,
+                    turn,
+                    attempt: 2,
+                    delay_ms: 1,
+                    class: FailureClass::Transient,
+                    error: "no".into(),
+                };
+                self.run(command).expect("never rejected");
+            }
+            Step::Cancel { agent } => {
+                let agent = self.reference(agent);
+                if self.run(Command::CancelTurn { agent: agent.clone(), turn: None }).is_ok() {
+                    let agent = self.agent(&agent).clone();
+                    self.finish(&agent, TurnEnd::Cancelled, false);
+                }
+            }
+            Step::Gate { agent } => {
+                let _ = self.run(Command::Gate { agent: self.reference(agent) });
+            }
+            Step::Ungate { agent } => {
+                let _ = self.run(Command::Ungate { agent: self.reference(agent) });
+            }
+            Step::Permit { agent } => {
+                let _ = self.run(Command::PermitTurn { agent: self.reference(agent) });
+            }
+            Step::Terminate { agent, recursive } => {
+                let agent = self.reference(agent);
+                let _ = self.run(Command::Terminate { agent, recursive });
+            }
+            Step::Suspend { agent } => {
+                if let Some(session) = self.pick(agent).map(|a| a.session.id.to_string()) {
+                    let _ = self.run(Command::SuspendSession { session });
+                }
+            }
+            Step::Resume { agent } => {
+                if let Some(session) = self.pick(agent).map(|a| a.session.id.to_string()) {
+                    let _ = self.run(Command::ResumeSession { session });
+                }
+            }
+            Step::FinishSuspend { agent, fails } => {
+                let Some(session) = self.pick(agent).map(|agent| agent.session.id) else { return };
+                let result = if fails {
+                    Err("no".to_owned())
+                } else {
+                    Ok(Saved::State(Blob::from(vec![agent])))
+                };
+                self.run(Command::FinishSuspend { session, result }).expect("never rejected");
+            }
+            Step::Update { agent } => {
+                let command = Command::UpdateAgent {
+                    agent: self.reference(agent),
+                    instructions: Some("new".into()),
+                    role: None,
+                    metadata: [("k".to_owned(), Some("v".to_owned()))].into(),
+                };
+                let _ = self.run(command);
+            }
+            Step::Delete { agent } => {
+                if let Some(session) = self.pick(agent).map(|a| a.session.id.to_string()) {
+                    let _ = self.run(Command::DeleteSession { session });
+                }
+            }
+            other => self.step_of_fate(&other),
+        }
+    }
+
+    fn step_of_fate(&mut self, step: &Step) {
+        match step {
+            Step::Ack => {
+                let messages = self.state.user_inbox().iter().map(|m| m.id).take(2).collect();
+                self.run(Command::AckInbox { messages }).expect("never rejected");
+            }
+            Step::Time { seconds } => {
+                self.now = self.now.after(std::time::Duration::from_secs((*seconds).into()));
+                self.run(Command::Tick).expect("never rejected");
+            }
+            Step::CrashRunner { agent } => {
+                let Some(session) = self.pick(*agent).map(|agent| agent.session.id) else {
+                    return;
+                };
+                let (reason, attended) = ("panicked".to_owned(), Vec::new());
+                self.run(Command::Crash { session, reason, attended }).expect("never rejected");
+            }
+            Step::CrashDaemon => {
+                self.crash();
+            }
+            Step::Slots { count } => {
+                // Taken over with the next command; never below what is held, as on a restart.
+                let held = self.state.pool("scripted").held;
+                let slots = usize::from(*count).max(held);
+                let provider = ProviderPolicy { slots, call_limit: None };
+                self.policy.providers.insert("scripted".into(), provider);
+                self.run(Command::Tick).expect("never rejected");
+            }
+            _ => {}
+        }
+    }
+}
+
+struct Core;
+
+impl StateMachineTest for Core {
+    type SystemUnderTest = World;
+    type Reference = Steps;
+
+    fn init_test((): &()) -> World {
+        World::new(3)
+    }
+
+    fn apply(mut world: World, (): &(), step: Step) -> World {
+        world.step(step);
+        world
+    }
+}
+
+prop_state_machine! {
+    #![proptest_config(ProptestConfig { cases: 192, max_shrink_iters: 4000, ..Default::default() })]
+
+    #[test]
+    fn whatever_happens_what_must_hold_holds(sequential 1..120 => Core);
+}

@@ -1,0 +1,5 @@
+//! The core on its own: scenarios, and a state machine of random commands.
+
+mod machine;
+mod scenarios;
+mod world;

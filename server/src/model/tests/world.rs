@@ -1,0 +1,314 @@
+//! A core with everything that it is handed in, and a judge that looks at it after every command.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::model::*;
+
+pub(super) struct Counter(u128);
+
+impl IdSource for Counter {
+    fn next_u128(&mut self) -> u128 {
+        self.0 += 1;
+        // Spread, so that no order of ids is an order of creation.
+        self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
+    }
+}
+
+/// What became of each message to an agent.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub(super) struct Fate {
+    pub(super) enqueued: u32,
+    pub(super) delivered: u32,
+    pub(super) discarded: u32,
+}
+
+pub(super) struct World {
+    pub(super) state: State,
+    pub(super) policy: Policy,
+    pub(super) now: Timestamp,
+    ids: Counter,
+    /// The same events, folded from their lines.
+    shadow: State,
+    pub(super) entries: Vec<Entry>,
+    /// Effects that nobody has carried out yet.
+    pub(super) effects: Vec<Effect>,
+    pub(super) fates: BTreeMap<MessageId, Fate>,
+}
+
+pub(super) fn policy(slots: usize) -> Policy {
+    let provider = ProviderPolicy { slots, call_limit: None };
+    Policy {
+        providers: BTreeMap::from([("scripted".into(), provider)]),
+        default_provider: "scripted".into(),
+        max_text: 1000,
+        max_inbox: 50,
+        max_agents: 100,
+        max_depth: 6,
+        max_waiting: 100,
+        max_setbacks: 3,
+        resume: Resume::Roots,
+        request_retention: Duration::from_secs(60),
+        draining: false,
+    }
+}
+
+impl World {
+    pub(super) fn new(slots: usize) -> Self {
+        Self {
+            state: State::default(),
+            policy: policy(slots),
+            now: Timestamp::from_micros(1_772_107_200_000_000),
+            ids: Counter(0),
+            shadow: State::default(),
+            entries: Vec::new(),
+            effects: Vec::new(),
+            fates: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn run(&mut self, command: Command) -> Result<Outcome, Rejection> {
+        self.run_request(command, None)
+    }
+
+    pub(super) fn run_request(
+        &mut self,
+        command: Command,
+        request: Option<&Request>,
+    ) -> Result<Outcome, Rejection> {
+        self.now = self.now.after(Duration::from_millis(1));
+        let cx = &mut Context { now: self.now, policy: &self.policy, ids: &mut self.ids };
+        let before = self.state.seq();
+        let done = transact(&mut self.state, cx, command, request);
+        match done {
+            Ok(done) => {
+                self.take(done.entries, done.effects);
+                Ok(done.outcome)
+            }
+            Err(rejection) => {
+                assert_eq!(self.state.seq(), before, "a rejection changes nothing");
+                self.judge();
+                Err(rejection)
+            }
+        }
+    }
+
+    /// The daemon dies, and another one starts.
+    pub(super) fn crash(&mut self) -> Reconciliation {
+        self.effects.clear();
+        let cx = &mut Context { now: self.now, policy: &self.policy, ids: &mut self.ids };
+        let found = reconcile(&self.state, cx);
+        let mut events = found.events.clone();
+        events.push((None, DaemonStarted { version: "1".into() }.into()));
+        let done = settle(&mut self.state, cx, events);
+        self.take(done.entries, done.effects);
+        found
+    }
+
+    fn take(&mut self, entries: Vec<Entry>, effects: Vec<Effect>) {
+        for entry in entries {
+            let mut line = Vec::new();
+            entry.encode(&mut line);
+            let read = Entry::decode(&line).expect("a line reads back");
+            assert_eq!(read, entry, "a line says what happened");
+            assert_eq!(read.seq, self.shadow.seq() + 1, "sequences are dense");
+            self.shadow.apply(&read);
+            self.account(&entry);
+            self.entries.push(entry);
+        }
+        self.effects.extend(effects);
+        self.judge();
+    }
+
+    fn account(&mut self, entry: &Entry) {
+        match &entry.event {
+            Event::MessageEnqueued(data) => {
+                self.fates.entry(data.message_id).or_default().enqueued += 1;
+            }
+            Event::MessageDelivered(data) => {
+                self.fates.entry(data.message_id).or_default().delivered += 1;
+            }
+            Event::MessageDiscarded(data) => {
+                self.fates.entry(data.message_id).or_default().discarded += 1;
+            }
+            _ => {}
+        }
+    }
+
+    /// Looks whether everything holds that must always hold.
+    fn judge(&mut self) {
+        assert_eq!(self.state, self.shadow, "state is the fold of the lines");
+        let mut snapshot = Vec::new();
+        Snapshot::write(&self.state, &mut snapshot).expect("a snapshot");
+        let mut restored = State::default();
+        for line in snapshot.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            Snapshot::read_line(&mut restored, line).expect("a snapshot reads back");
+        }
+        assert_eq!(restored, self.state, "a snapshot holds everything, indexes included");
+        let cx = &mut Context { now: self.now, policy: &self.policy, ids: &mut Counter(0) };
+        assert_eq!(next_step(&self.state, cx), vec![], "nothing possible is left undone");
+        self.judge_slots();
+        for agent in self.state.agents() {
+            self.judge_agent(agent);
+        }
+        self.judge_messages();
+    }
+
+    fn judge_slots(&self) {
+        let ending =
+            self.state.agents().filter(|a| a.turn().is_some_and(|t| t.cancelling.is_some()));
+        let limit = self.policy.providers["scripted"].slots;
+        let pool = self.state.pool("scripted");
+        // A blocked turn that is asked to end goes on at once, slot or not.
+        let held = pool.held - pool.suspending;
+        assert!(held <= limit + ending.count(), "{held} slots held of {limit}");
+    }
+
+    fn judge_agent(&self, agent: &Agent) {
+        let live = agent.is_live();
+        let named = self
+            .state
+            .agents()
+            .filter(|other| other.is_live() && other.parent == agent.parent)
+            .filter(|other| other.name == agent.name);
+        assert!(!live || named.count() == 1, "{:?} twice among siblings", agent.name);
+        if let Some(parent) = agent.parent.and_then(|id| self.state.agent(id)) {
+            let times = parent.children.iter().filter(|id| **id == agent.id).count();
+            assert_eq!(times, usize::from(live), "children are the live ones");
+            assert!(!live || parent.is_live(), "a live agent has a live parent");
+        }
+        let state = agent.session.state;
+        match &agent.activity {
+            Activity::Terminated => {
+                assert_eq!(state, SessionState::Terminated);
+                assert!(agent.inbox.is_empty() && agent.children.is_empty());
+            }
+            Activity::Idle => assert_ne!(state, SessionState::Terminated),
+            Activity::Busy(turn) | Activity::Waiting(turn, _) => {
+                assert_eq!(state, SessionState::Active, "a turn runs in a live session");
+                for id in &turn.messages {
+                    assert!(agent.message(*id).is_some(), "a turn's messages are in the inbox");
+                }
+            }
+        }
+        let ids: BTreeSet<MessageId> = agent.inbox.iter().map(|message| message.id).collect();
+        assert_eq!(ids.len(), agent.inbox.len(), "no message twice");
+        if let Some(wait) = agent.wait() {
+            let circle = self.state.live_agent(wait.recipient);
+            let circle = circle.is_some_and(|other| self.state.waits_for(other, agent.id));
+            assert!(!circle, "nobody waits for itself");
+        }
+    }
+
+    fn judge_messages(&self) {
+        let mut waiting = BTreeSet::new();
+        for agent in self.state.agents() {
+            waiting.extend(agent.inbox.iter().map(|message| message.id));
+        }
+        waiting.extend(self.state.user_inbox().iter().map(|message| message.id));
+        for (id, fate) in &self.fates {
+            let there = u32::from(waiting.contains(id));
+            assert_eq!(fate.enqueued, 1, "a message is enqueued once");
+            assert_eq!(
+                fate.delivered + fate.discarded + there,
+                1,
+                "a message waits, or was delivered once, or was discarded once: {fate:?}"
+            );
+        }
+    }
+
+    pub(super) fn create(&mut self, name: &str) -> AgentId {
+        let agent = NewAgent { name: name.into(), ..NewAgent::default() };
+        match self.run(Command::CreateAgent { agent, parent: None }) {
+            Ok(Outcome::Agent(id)) => id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(super) fn send(&mut self, agent: &str, text: &str) -> MessageId {
+        match self.run(send(agent, text)) {
+            Ok(Outcome::Message { message, .. }) => message,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(super) fn agent(&self, reference: &str) -> &Agent {
+        self.state.resolve(reference).expect("the agent is there")
+    }
+
+    /// The running turn of an agent.
+    pub(super) fn turn(&self, reference: &str) -> TurnId {
+        self.agent(reference).turn().expect("a turn runs").id
+    }
+
+    pub(super) fn prompt(&self, reference: &str) -> String {
+        let turn = self.turn(reference);
+        self.entries
+            .iter()
+            .find_map(|entry| match &entry.event {
+                Event::TurnStart(data) if data.turn_id == turn => Some(data.prompt.to_string()),
+                _ => None,
+            })
+            .expect("the turn started")
+    }
+
+    pub(super) fn complete(&mut self, reference: &str, response: &str) {
+        let (agent, turn) = (self.agent(reference).id, self.turn(reference));
+        let end = TurnEnd::Completed { response: response.into(), saved: Saved::Unchanged };
+        let finished = Command::FinishTurn { agent, turn, end, attended: Vec::new() };
+        self.run(finished).expect("an end is never rejected");
+    }
+
+    pub(super) fn fail(&mut self, reference: &str) {
+        let (agent, turn) = (self.agent(reference).id, self.turn(reference));
+        let end = TurnEnd::Failed { class: FailureClass::Permanent, error: "broken".into() };
+        let finished = Command::FinishTurn { agent, turn, end, attended: Vec::new() };
+        self.run(finished).expect("an end is never rejected");
+    }
+
+    /// Lets the running turn of an agent call a tool. Returns the call.
+    pub(super) fn call(&mut self, reference: &str, tool: &str, args: &serde_json::Value) -> CallId {
+        let agent = self.agent(reference);
+        let (agent, turn) = (agent.id, agent.turn().map(|turn| turn.id));
+        let call = CallId::fresh(&mut self.ids);
+        let args = Json::of(args).expect("JSON");
+        let command = Command::CallTool { agent, turn, call, tool: tool.into(), args };
+        self.run(command).expect("a turn runs");
+        call
+    }
+
+    /// What a call came to, if it is over.
+    pub(super) fn result(&self, call: CallId) -> Option<Result<serde_json::Value, String>> {
+        self.entries.iter().find_map(|entry| match &entry.event {
+            Event::ToolCallResult(data) if data.call_id == call => {
+                Some(match (&data.result, &data.error) {
+                    (_, Some(error)) => Err(error.clone()),
+                    (result, None) => {
+                        let text = result.as_ref().map_or("null", Json::get);
+                        Ok(serde_json::from_str(text).expect("JSON"))
+                    }
+                })
+            }
+            _ => None,
+        })
+    }
+
+    /// Ends the suspension of sessions that are being suspended.
+    pub(super) fn finish_suspensions(&mut self) {
+        loop {
+            let suspending = self
+                .state
+                .agents()
+                .find(|agent| agent.session.state == SessionState::Suspending)
+                .map(|agent| agent.session.id);
+            let Some(session) = suspending else { return };
+            let finished = Command::FinishSuspend { session, result: Ok(Saved::Unchanged) };
+            self.run(finished).expect("an end is never rejected");
+        }
+    }
+}
+
+pub(super) fn send(agent: &str, text: &str) -> Command {
+    Command::SendMessage { agent: agent.into(), text: Arc::from(text), metadata: BTreeMap::new() }
+}
