@@ -56,8 +56,6 @@ pub enum HomeError {
 /// A home that this process has for itself, as long as this lives.
 pub struct Home {
     path: PathBuf,
-    /// Whether the machine has run all the time since the last daemon took the home.
-    same_boot: bool,
     _lock: File,
 }
 
@@ -73,13 +71,8 @@ impl Home {
         }
         check(path)?;
         let path = path.canonicalize().map_err(failed)?;
-        let (lock, same_boot) = lock(&path, version)?;
-        Ok(Self { path, same_boot, _lock: lock })
-    }
-
-    /// Whether the machine has run all the time since the last daemon took the home.
-    pub fn same_boot(&self) -> bool {
-        self.same_boot
+        let lock = lock(&path, version)?;
+        Ok(Self { path, _lock: lock })
     }
 
     /// Its absolute path.
@@ -109,16 +102,9 @@ fn check(path: &Path) -> Result<(), HomeError> {
     Ok(())
 }
 
-/// What tells one run of the machine from the next; empty where the system does not say.
-fn boot() -> String {
-    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id");
-    id.map(|id| id.trim().to_owned()).unwrap_or_default()
-}
-
-/// Takes the lock of a home, and writes into it who has it: process id, version, run of the
-/// machine. Returns with it whether the one before had it in the same run of the machine. The
-/// lock goes with the process, however that ends.
-fn lock(home: &Path, version: &str) -> Result<(File, bool), HomeError> {
+/// Takes the lock of a home, and writes into it who has it: process id and version. The lock goes
+/// with the process, however that ends.
+fn lock(home: &Path, version: &str) -> Result<File, HomeError> {
     let path = home.join("substratd.lock");
     let failed = |error| HomeError::Io { path: path.clone(), error };
     let mut options = OpenOptions::new();
@@ -135,13 +121,11 @@ fn lock(home: &Path, version: &str) -> Result<(File, bool), HomeError> {
         }
         Err(error) => return Err(failed(error.into())),
     }
-    let boot = boot();
-    let same_boot = !boot.is_empty() && text.lines().nth(2) == Some(boot.as_str());
-    let text = format!("{}\n{version}\n{boot}\n", std::process::id());
+    let text = format!("{}\n{version}\n", std::process::id());
     file.set_len(0).map_err(failed)?;
     file.rewind().map_err(failed)?;
     file.write_all(text.as_bytes()).map_err(failed)?;
-    Ok((file, same_boot))
+    Ok(file)
 }
 
 #[cfg(test)]

@@ -132,6 +132,13 @@ fn open_files() -> usize {
     (current / 4).clamp(16, 1024) as usize
 }
 
+/// What tells one run of the machine from the next; empty where the system does not say.
+fn boot_id() -> String {
+    #[expect(clippy::disallowed_methods, reason = "asks the kernel")]
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    id.map(|id| id.trim().to_owned()).unwrap_or_default()
+}
+
 struct Started {
     recovered: Recovered,
     took: Duration,
@@ -153,7 +160,7 @@ fn recover(
     let options = recovery::Options {
         journal: config.journal(),
         max_open_files: open_files(),
-        same_boot: home.same_boot(),
+        boot: boot_id(),
     };
     let mut ids = RandomIds::from_os().map_err(io("seeding the identities"))?;
     let infos: Vec<_> = providers.iter().map(|provider| provider.info()).collect();
@@ -195,6 +202,7 @@ async fn serve(
         files: files.clone(),
         sockets: Arc::new(Sockets::new(home.path().join("run"))),
         limits: config.limits(),
+        clock: Arc::new(now),
     };
     let archive = Arc::new(FromProjections { disk, worker: worker_handle.clone() });
     let policy = config.policy(&infos);

@@ -1,5 +1,6 @@
 //! The only place where the model's time and identities come from.
 
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rand::rngs::StdRng;
@@ -7,7 +8,10 @@ use rand::{Rng, SeedableRng};
 
 use crate::model::{IdSource, Timestamp};
 
-/// The time now.
+/// Where the engine reads the time.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// The time of the system now.
 #[expect(clippy::disallowed_methods, reason = "this is where the clock is read")]
 pub fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::core::{Core, Release, Staged};
 use super::handle::{Answer, CallWaiter, Done, Handle, Input, Refusal, Report, Shared, Told};
 use super::runner::Runners;
-use super::{Archive, CheckpointDone, Feed, Limits, Outputs, Parts, Sink, ToolSockets, now};
+use super::{Archive, CheckpointDone, Clock, Feed, Limits, Outputs, Parts, Sink, ToolSockets};
 use crate::journal::{self, Completion, Journal};
 use crate::model::{
     CallId, Command, Effect, Event, IdSource, MessageId, Outcome, Policy, Request, SessionId,
@@ -79,6 +79,7 @@ pub(super) struct Driver {
     full: watch::Receiver<bool>,
     sink: Box<dyn Sink>,
     limits: Limits,
+    clock: Clock,
     in_flight: VecDeque<InFlight>,
     /// Bytes of journal since the last checkpoint was taken.
     since_checkpoint: u64,
@@ -126,6 +127,7 @@ impl Engine {
             sink: parts.sink,
             checkpoint_bytes: parts.limits.checkpoint_bytes,
             limits: parts.limits,
+            clock: parts.clock,
             in_flight: VecDeque::new(),
             since_checkpoint: 0,
             checkpoint_wanted: Vec::new(),
@@ -209,7 +211,8 @@ impl Driver {
     }
 
     fn next_wake(&self, accepting: bool) -> Option<Instant> {
-        let wait = self.core.state().next_deadline().map(|at| Instant::now() + at.since(now()));
+        let wait =
+            self.core.state().next_deadline().map(|at| Instant::now() + at.since((self.clock)()));
         let idle = (self.since_checkpoint >= IDLE_BYTES).then(|| self.idle_since + IDLE);
         let drain = self.drain.as_ref().filter(|drain| !drain.stopped).map(|drain| drain.until);
         let retry = (!accepting).then(|| Instant::now() + BACKLOG_RETRY);
@@ -218,7 +221,7 @@ impl Driver {
 
     fn woken(&mut self) {
         let time = Instant::now();
-        if self.core.state().next_deadline().is_some_and(|at| at <= now()) {
+        if self.core.state().next_deadline().is_some_and(|at| at <= (self.clock)()) {
             self.command(Command::Tick);
         }
         if self.since_checkpoint >= IDLE_BYTES && time >= self.idle_since + IDLE {
@@ -249,7 +252,7 @@ impl Driver {
     }
 
     fn command(&mut self, command: Command) {
-        if let Err(rejection) = self.core.submit(command, None, now()) {
+        if let Err(rejection) = self.core.submit(command, None, (self.clock)()) {
             tracing::error!(%rejection, "the core rejected a command of the daemon itself");
         }
     }
@@ -269,7 +272,7 @@ impl Driver {
             Report::Command(command) => self.command(command),
             Report::Call { agent, turn, call, tool, args, waiter } => {
                 let command = Command::CallTool { agent, turn, call, tool, args };
-                match self.core.submit(command, None, now()) {
+                match self.core.submit(command, None, (self.clock)()) {
                     Ok(_) => {
                         self.calls.insert(call, waiter);
                     }
@@ -335,7 +338,7 @@ impl Driver {
             return;
         }
         let answered = request.and_then(|request| self.core.state().requests().answered(request));
-        let outcome = self.core.submit(command, request, now());
+        let outcome = self.core.submit(command, request, (self.clock)());
         if let (Ok(Outcome::Message { message, .. }), Some(attend)) = (&outcome, attend) {
             self.answers.entry(*message).or_default().push(attend);
         }

@@ -28,7 +28,7 @@ use std::io;
 use std::sync::Arc;
 
 pub use self::core::{Core, Record, Release, Staged, Tell};
-pub use clock::{RandomIds, now};
+pub use clock::{Clock, RandomIds, now};
 pub use driver::{Ended, Engine, Fatal};
 pub use feed::{Behind, Feed};
 pub use handle::{Answer, CallEnd, Draining, Handle, Refusal, Waiting};
@@ -123,4 +123,6 @@ pub struct Parts {
     pub sockets: Arc<dyn ToolSockets>,
     /// Sizes and times.
     pub limits: Limits,
+    /// The time; [`now`] outside of simulations.
+    pub clock: Clock,
 }

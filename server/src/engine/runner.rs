@@ -3,13 +3,13 @@
 //! A runner reports what became of each turn and of its session as commands. A panic in one is
 //! caught, told as [`Command::Crash`], and disturbs no other.
 
+use std::hash::BuildHasher;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use rand::RngExt;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -83,6 +83,7 @@ impl Runners {
         self.tasks.spawn(async move {
             let run = AssertUnwindSafe(task.run(queue)).catch_unwind();
             tokio::select! {
+                biased;
                 ended = run => if let Err(panic) = ended {
                     let reason = panic_text(&*panic);
                     tracing::error!(%session, reason, "a runner crashed");
@@ -145,6 +146,12 @@ impl Runners {
         }
         self.tasks.close();
     }
+}
+
+/// A number below 1 that differs between turns and attempts, so that retries spread.
+fn jitter(turn: TurnId, attempt: u32) -> f64 {
+    let hash = FxBuildHasher.hash_one((turn, attempt));
+    (hash >> 11) as f64 / (1_u64 << 53) as f64
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
@@ -219,7 +226,7 @@ impl Task {
                 Err(_) if cancel.is_cancelled() => break TurnEnd::Cancelled,
                 Err(failure) => failure,
             };
-            let Some(delay) = retry.delay(&failure, attempt, rand::rng().random()) else {
+            let Some(delay) = retry.delay(&failure, attempt, jitter(turn.id, attempt)) else {
                 break TurnEnd::Failed { class: failure.class, error: failure.message };
             };
             attempt += 1;
@@ -232,6 +239,7 @@ impl Task {
                 error: failure.message,
             });
             tokio::select! {
+                biased;
                 () = tokio::time::sleep(delay) => {}
                 () = cancel.cancelled() => break TurnEnd::Cancelled,
             }

@@ -1,6 +1,7 @@
 //! The journal at work: a writer thread that commits everything that waits, and a thread that
 //! prepares segments ahead.
 
+use std::iter::Peekable;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -37,9 +38,18 @@ pub struct Status {
 struct Queue {
     pending: Pending,
     more: std::collections::VecDeque<Pending>,
-    waiters: Vec<(u64, oneshot::Sender<Result<(), Error>>)>,
+    waiters: Vec<Waiter>,
     closed: bool,
     failed: Option<Error>,
+}
+
+impl Queue {
+    /// Takes everything that waits.
+    fn take(&mut self, next: Pending) -> Work {
+        let mut batches: Vec<Pending> = self.more.drain(..).collect();
+        batches.push(std::mem::replace(&mut self.pending, next));
+        (batches, std::mem::take(&mut self.waiters))
+    }
 }
 
 #[derive(Default)]
@@ -62,6 +72,8 @@ struct Shared {
     commits: AtomicU64,
     bytes: AtomicU64,
     segment: AtomicU32,
+    #[cfg(any(test, feature = "sim"))]
+    appended: tokio::sync::Notify,
 }
 
 /// A handle on the journal; clones share it. The journal closes with [`Journal::close`].
@@ -97,6 +109,23 @@ impl Journal {
             move || commit(&shared, writer)
         })?;
         Ok(Self { shared, threads: Arc::new(Mutex::new(vec![committer, preparer])) })
+    }
+
+    /// A journal without threads: it commits when it is stepped.
+    #[cfg(any(test, feature = "sim"))]
+    pub fn stepped(writer: Writer) -> (Self, Stepper) {
+        let shared = Arc::new(Shared::default());
+        shared.durable.store(writer.next_sequence() - 1, Ordering::Release);
+        shared.segment.store(writer.segment() as u32, Ordering::Relaxed);
+        (
+            Self { shared: shared.clone(), threads: Arc::default() },
+            Stepper {
+                shared,
+                writer,
+                batches: std::collections::VecDeque::new(),
+                waiters: Vec::new(),
+            },
+        )
     }
 
     /// Appends entries (sequence of the first event, bytes, number of events) that follow the last
@@ -138,6 +167,8 @@ impl Journal {
         drop(queue);
         if was_empty {
             self.shared.work.notify_one();
+            #[cfg(any(test, feature = "sim"))]
+            self.shared.appended.notify_one();
         }
         completion
     }
@@ -193,28 +224,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The writer thread.
 fn commit(shared: &Shared, mut writer: Writer) {
     let mut spent = Pending::default();
-    loop {
-        let (mut batches, waiters) = match take(shared, &mut spent) {
-            Some(work) => work,
-            None => return,
-        };
+    while let Some((mut batches, waiters)) = take(shared, &mut spent) {
         let mut waiters = waiters.into_iter().peekable();
         for batch in &mut batches {
-            if let Err(error) = commit_one(shared, &mut writer, batch) {
-                lock(&shared.queue).failed = Some(error.clone());
-                let late = std::mem::take(&mut lock(&shared.queue).waiters);
-                for (_, waiter) in waiters.chain(late) {
-                    let _ = waiter.send(Err(error.clone()));
-                }
-                return;
-            }
-            let last = batch.last();
-            shared.durable.store(last, Ordering::Release);
-            shared.commits.fetch_add(1, Ordering::Relaxed);
-            shared.bytes.fetch_add(batch.bytes() as u64, Ordering::Relaxed);
-            shared.queued_bytes.fetch_sub(batch.payload_bytes(), Ordering::Relaxed);
-            while let Some((_, waiter)) = waiters.next_if(|(sequence, _)| *sequence <= last) {
-                let _ = waiter.send(Ok(()));
+            match commit_one(shared, &mut writer, batch) {
+                Ok(()) => tell(shared, batch, &mut waiters),
+                Err(error) => return fail(shared, &error, waiters),
             }
         }
         if let Some(batch) = batches.pop() {
@@ -224,16 +239,38 @@ fn commit(shared: &Shared, mut writer: Writer) {
     }
 }
 
-type Work = (Vec<Pending>, Vec<(u64, oneshot::Sender<Result<(), Error>>)>);
+/// Tells whoever waits for a batch that it is durable.
+fn tell(shared: &Shared, batch: &Pending, waiters: &mut Peekable<impl Iterator<Item = Waiter>>) {
+    let last = batch.last();
+    shared.durable.store(last, Ordering::Release);
+    shared.commits.fetch_add(1, Ordering::Relaxed);
+    shared.bytes.fetch_add(batch.bytes() as u64, Ordering::Relaxed);
+    shared.queued_bytes.fetch_sub(batch.payload_bytes(), Ordering::Relaxed);
+    while let Some((_, waiter)) = waiters.next_if(|(sequence, _)| *sequence <= last) {
+        let _ = waiter.send(Ok(()));
+    }
+}
+
+/// Refuses everything from now on.
+fn fail(shared: &Shared, error: &Error, waiters: impl Iterator<Item = Waiter>) {
+    let mut queue = lock(&shared.queue);
+    queue.failed = Some(error.clone());
+    let late = std::mem::take(&mut queue.waiters);
+    for (_, waiter) in waiters.chain(late) {
+        let _ = waiter.send(Err(error.clone()));
+    }
+}
+
+/// Who waits until a sequence is durable.
+type Waiter = (u64, oneshot::Sender<Result<(), Error>>);
+type Work = (Vec<Pending>, Vec<Waiter>);
 
 /// Waits for work and takes all of it; none when the journal is closed.
 fn take(shared: &Shared, spent: &mut Pending) -> Option<Work> {
     let mut queue = lock(&shared.queue);
     loop {
         if !queue.pending.is_empty() {
-            let mut batches: Vec<Pending> = queue.more.drain(..).collect();
-            batches.push(std::mem::replace(&mut queue.pending, std::mem::take(spent)));
-            return Some((batches, std::mem::take(&mut queue.waiters)));
+            return Some(queue.take(std::mem::take(spent)));
         }
         if queue.closed {
             return None;
@@ -327,6 +364,67 @@ fn prepare(shared: &Shared) {
             Err(error) => spares.failed = Some(error),
         }
         shared.spares_changed.notify_all();
+    }
+}
+
+/// Does what the threads of a journal do, when it is told to.
+#[cfg(any(test, feature = "sim"))]
+pub struct Stepper {
+    shared: Arc<Shared>,
+    writer: Writer,
+    /// What was taken and is not committed yet.
+    batches: std::collections::VecDeque<Pending>,
+    waiters: Vec<Waiter>,
+}
+
+#[cfg(any(test, feature = "sim"))]
+impl Stepper {
+    /// Whether the disk is full.
+    pub fn is_full(&self) -> bool {
+        *self.shared.full.borrow()
+    }
+
+    /// Resolves when something waits to be committed.
+    pub async fn ready(&self) {
+        while self.batches.is_empty() && lock(&self.shared.queue).pending.is_empty() {
+            self.shared.appended.notified().await;
+        }
+    }
+
+    /// Commits what waits. On a full disk it goes on waiting.
+    pub fn step(&mut self) -> Result<(), Error> {
+        let result = self.commit();
+        if let Err(error) = &result {
+            fail(&self.shared, error, self.waiters.drain(..));
+        }
+        result
+    }
+
+    fn commit(&mut self) -> Result<(), Error> {
+        if !lock(&self.shared.queue).pending.is_empty() {
+            let (batches, waiters) = lock(&self.shared.queue).take(Pending::default());
+            self.batches.extend(batches);
+            self.waiters.extend(waiters);
+        }
+        while let Some(batch) = self.batches.front_mut() {
+            while let Some(plan) = self.writer.needs(batch) {
+                match plan.prepare() {
+                    Ok(prepared) => self.writer.adopt(prepared),
+                    Err(Error::Full) => {
+                        self.shared.full.send_replace(true);
+                        return Ok(());
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            self.writer.commit(batch)?;
+            self.shared.full.send_replace(false);
+            self.shared.segment.store(self.writer.segment() as u32, Ordering::Relaxed);
+            let late = self.waiters.partition_point(|(sequence, _)| *sequence <= batch.last());
+            tell(&self.shared, batch, &mut self.waiters.drain(..late).peekable());
+            self.batches.pop_front();
+        }
+        Ok(())
     }
 }
 

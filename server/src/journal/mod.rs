@@ -23,6 +23,8 @@ mod writer;
 #[cfg(any(test, feature = "sim"))]
 pub use disk::{Crash, Fault, SimDisk};
 pub use disk::{Disk, DiskFile, OsDisk};
+#[cfg(any(test, feature = "sim"))]
+pub use handle::Stepper;
 pub use handle::{Completion, Journal, Status, delete_segments};
 pub use reader::{End, Scan, first_sequence, scan};
 pub use repair::repair;

@@ -6,7 +6,7 @@
 //! [`Projector::append`] that wrote them: it compares what is there with what should be, and
 //! replaces what differs.
 
-mod body;
+mod checkpoint;
 mod log;
 mod projector;
 mod rebuild;
@@ -14,7 +14,7 @@ mod rebuild;
 mod tests;
 mod worker;
 
-pub use body::{BadBody, Marks, checkpoint_body, read_body};
+pub use checkpoint::{BadBody, Cut, Marks, Synced, read_body};
 pub use log::{Span, read_merged, read_tail, read_transcript};
 pub use projector::{Extent, Extents, Projector};
 pub use rebuild::{Rebuild, rebuild};
@@ -25,6 +25,9 @@ use crate::model::SessionId;
 
 /// The folder of the sessions, below the home.
 pub const DIR: &str = "agents";
+
+/// The run of the machine in which projections were last known to be right, relative to the home.
+const BOOT_PATH: &str = "boot";
 
 /// Why projections cannot go on.
 #[derive(Debug, Clone, thiserror::Error)]

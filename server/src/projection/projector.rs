@@ -8,7 +8,7 @@ use indexmap::IndexMap;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use serde::{Deserialize, Serialize};
 
-use super::{DIR, Error, events_path, session_dir, transcript_path};
+use super::{BOOT_PATH, Cut, DIR, Error, Marks, events_path, session_dir, transcript_path};
 use crate::journal::{self, Disk, DiskFile};
 use crate::model::{Commit, SessionId, SessionRecord};
 
@@ -51,8 +51,10 @@ struct Pending {
 /// Files that are brought up to date after a start.
 #[derive(Default)]
 struct Recovery {
-    /// Whether the machine has run all the time since the files were written: they hold what was
-    /// written then, and only how much of it that is has to be looked at.
+    /// The run of the machine; empty if it is not known.
+    boot: String,
+    /// Whether the files were right in this run of the machine already: they hold what was
+    /// written since, and only how much of it that is has to be looked at.
     same_boot: bool,
     /// Files that were appended to, and how long they are.
     sizes: FxHashMap<Key, u64>,
@@ -97,9 +99,12 @@ impl Projector {
     }
 
     /// Begins to bring the files up to date: what is pushed from here on may be in them already.
-    /// In the same run of the machine that is known from their lengths.
-    pub fn begin_recovery(&mut self, same_boot: bool) {
-        self.recovery = Some(Recovery { same_boot, ..Recovery::default() });
+    /// If they were right once in this run of the machine, which `boot` names, that is known from
+    /// their lengths.
+    pub fn begin_recovery(&mut self, boot: &str) {
+        let known = journal::disk::read_all(&*self.disk, BOOT_PATH);
+        let same_boot = !boot.is_empty() && known.is_ok_and(|known| known == boot.as_bytes());
+        self.recovery = Some(Recovery { boot: boot.to_owned(), same_boot, ..Recovery::default() });
     }
 
     /// Writes what is missing, and cuts off what files hold beyond what was pushed. Can be called
@@ -110,7 +115,24 @@ impl Projector {
         for key in touched.unwrap_or_default() {
             self.cut_left_over(key)?;
         }
-        self.recovery = None;
+        if let Some(recovery) = self.recovery.take()
+            && let Err(error) = self.note_boot(&recovery)
+        {
+            self.recovery = Some(recovery);
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// Notes that the files are right in this run of the machine. Needs no sync: the next run has
+    /// another name.
+    fn note_boot(&self, recovery: &Recovery) -> Result<(), Error> {
+        if recovery.same_boot || recovery.boot.is_empty() {
+            return Ok(());
+        }
+        let failed = || journal::Error::io(format!("writing {BOOT_PATH}"));
+        let file = self.disk.create(BOOT_PATH).map_err(failed())?;
+        file.write_at(recovery.boot.as_bytes(), 0).map_err(failed())?;
         Ok(())
     }
 
@@ -161,10 +183,22 @@ impl Projector {
         });
         let same_boot = recovery.same_boot;
         let end = self.extent(key) + length;
-        if same_boot && end <= size {
+        let there = same_boot && end <= size;
+        if there {
+            self.note_unsynced(key);
             self.set_extent(key, end);
         }
-        same_boot && end <= size
+        there
+    }
+
+    /// Notes a file for the next checkpoint to sync, with the folders that lead to it: the daemon
+    /// before may have made it, and died before it was synced.
+    fn note_unsynced(&mut self, key: Key) {
+        self.dirty_files.insert(path_of(key));
+        self.dirty_dirs.insert(String::new());
+        if let Some(session) = key.0 {
+            self.dirty_dirs.extend([DIR.to_owned(), session_dir(session)]);
+        }
     }
 
     /// Bytes that were taken and are not written yet.
@@ -205,8 +239,7 @@ impl Projector {
         Ok(true)
     }
 
-    /// Sessions whose records wait to be written.
-    pub fn records_behind(&self) -> BTreeSet<SessionId> {
+    fn records_behind(&self) -> BTreeSet<SessionId> {
         self.pending.records.keys().copied().collect()
     }
 
@@ -220,6 +253,11 @@ impl Projector {
         let failed = || journal::Error::io(format!("appending to {path}"));
         let mut at = self.extent(key);
         if self.open_file(key)?.size < at {
+            if self.recovery.is_none() {
+                // What is missing may still be in the journal: for the next start to find out.
+                let problem = "it became shorter while it was being written".to_owned();
+                return Err(Error::Damaged { file: path, problem });
+            }
             self.quarantine(key.0)?;
             at = 0;
         }
@@ -237,6 +275,8 @@ impl Projector {
             if left_over {
                 self.repaired.insert(key);
             }
+        } else {
+            self.note_unsynced(key);
         }
         self.set_extent(key, end);
         Ok(())
@@ -363,6 +403,9 @@ impl Projector {
         let mut json = serde_json::to_vec_pretty(record).map_err(|error| failed()(error.into()))?;
         json.push(b'\n');
         if journal::disk::read_all(&*self.disk, &path).is_ok_and(|there| there == json) {
+            // The daemon before may have written it, and died before it was synced.
+            self.dirty_files.insert(path);
+            self.dirty_dirs.insert(dir);
             return Ok(());
         }
         let temporary = format!("{path}.tmp");
@@ -391,11 +434,13 @@ impl Projector {
         Ok(())
     }
 
-    /// Takes the files and folders that a checkpoint has to sync.
-    pub fn take_dirty(&mut self) -> (Vec<String>, Vec<String>) {
-        let files = std::mem::take(&mut self.dirty_files);
-        let dirs = std::mem::take(&mut self.dirty_dirs);
-        (files.into_iter().collect(), dirs.into_iter().collect())
+    /// How the files stand, for a checkpoint at what was pushed last. Everything was flushed.
+    pub fn cut(&mut self) -> Cut {
+        debug_assert_eq!(self.pending_bytes(), 0);
+        let marks = Marks { extents: self.extents.clone(), records_behind: self.records_behind() };
+        let files = std::mem::take(&mut self.dirty_files).into_iter().collect();
+        let dirs = std::mem::take(&mut self.dirty_dirs).into_iter().collect();
+        Cut { marks, files, dirs }
     }
 }
 

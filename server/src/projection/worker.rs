@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::{Error, Marks, Projector};
-use crate::journal::{self, Disk, Journal, checkpoint};
+use super::{Cut, Error, Projector};
+use crate::journal::{self, Disk, Journal};
 use crate::model::Commit;
 
 /// How long to wait before a full disk is tried again.
@@ -34,10 +34,8 @@ enum Job {
 
 struct CheckpointJob {
     sequence: u64,
-    marks: Marks,
+    cut: Cut,
     state: Vec<u8>,
-    files: Vec<String>,
-    dirs: Vec<String>,
     done: Option<Done>,
 }
 
@@ -222,12 +220,7 @@ fn project(
                 Job::Commit(commit) => commits.push(commit),
                 Job::Checkpoint { sequence, state, done } => {
                     append(shared, &mut projector, &mut commits)?;
-                    let (files, dirs) = projector.take_dirty();
-                    let marks = Marks {
-                        extents: projector.extents().clone(),
-                        records_behind: projector.records_behind(),
-                    };
-                    let job = CheckpointJob { sequence, marks, state, files, dirs, done };
+                    let job = CheckpointJob { sequence, cut: projector.cut(), state, done };
                     // The receiver lives as long as this sender.
                     let _ = checkpoints.send(job);
                 }
@@ -283,9 +276,7 @@ fn flush_records(projector: &mut Projector) -> Result<(), Error> {
     Ok(())
 }
 
-/// `synced` is whether every sync of projections so far succeeded. After one that failed, the
-/// kernel may have dropped what it was to write, and no later sync would tell: this process
-/// writes no checkpoint any more, and the next start mends the projections from the journal.
+/// `synced` is whether every sync of projections so far succeeded.
 fn write_checkpoint(
     shared: &Shared,
     disk: &dyn Disk,
@@ -293,26 +284,22 @@ fn write_checkpoint(
     job: CheckpointJob,
     synced: &mut bool,
 ) {
-    let written = super::checkpoint_body(&job.marks, &job.state).and_then(|body| {
-        // The order is the point: what the checkpoint stands for first, then it, then the rest.
-        let result = if *synced {
-            disk.sync_many(&job.files, &job.dirs)
-        } else {
-            Err(std::io::Error::other("a sync failed before; restart the daemon"))
-        };
-        *synced &= result.is_ok();
-        result.map_err(journal::Error::io("syncing projections"))?;
-        checkpoint::write(disk, job.sequence, &body)?;
-        let current = u64::from(journal.status().segment);
-        journal::delete_segments(disk, current, job.sequence)?;
-        Ok(())
-    });
+    let CheckpointJob { sequence, cut, state, done } = job;
+    let files = if *synced {
+        cut.sync(disk)
+    } else {
+        let error = std::io::Error::other("a sync failed before; restart the daemon");
+        Err(journal::Error::io("syncing projections")(error).into())
+    };
+    *synced &= files.is_ok();
+    let segment = u64::from(journal.status().segment);
+    let written = files.and_then(|files| files.write(disk, sequence, &state, segment));
     match &written {
-        Ok(()) => shared.checkpoint.store(job.sequence, Ordering::Relaxed),
+        Ok(()) => shared.checkpoint.store(sequence, Ordering::Relaxed),
         Err(error) => tracing::error!(%error, "no checkpoint was written"),
     }
     count_segments(shared, disk);
-    if let Some(done) = job.done {
+    if let Some(done) = done {
         done(written);
     }
 }

@@ -66,15 +66,14 @@ pub struct Report {
 }
 
 /// Settings of a recovery.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Options {
     /// Those of the journal.
     pub journal: journal::Options,
     /// Most files of projections that are kept open.
     pub max_open_files: usize,
-    /// Whether the machine has run all the time since the daemon before: what it wrote is there
-    /// then, although it was not synced.
-    pub same_boot: bool,
+    /// What tells this run of the machine from others; empty if that is not known.
+    pub boot: String,
 }
 
 /// The disk was read, and nothing written. The journal is whole but for a torn tail.
@@ -155,7 +154,7 @@ impl Scanned {
         let (state, marks) = load(&*disk, start, &mut report)?;
         let after = state.seq();
         let mut projector = Projector::new(disk.clone(), marks.extents, options.max_open_files);
-        projector.begin_recovery(options.same_boot);
+        projector.begin_recovery(&options.boot);
         let (state, projector) = replay(&scan, &*disk, state, projector, marks.records_behind)?;
         report.replayed = state.seq() - after;
         report.clean = state.is_clean();

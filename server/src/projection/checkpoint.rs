@@ -1,11 +1,14 @@
 //! What a checkpoint holds: how long every projection is, and the state, as lines of JSON.
+//!
+//! Written in phases that cannot be skipped: what it stands for is synced first ([`Cut::sync`]),
+//! then it is written, and only then do segments go ([`Synced::write`]).
 
 use serde::{Deserialize, Serialize};
 
 use std::collections::BTreeSet;
 
-use super::{Error, Extent, Extents};
-use crate::journal;
+use super::{BOOT_PATH, Error, Extent, Extents};
+use crate::journal::{self, Disk, checkpoint};
 use crate::model::{SessionId, Snapshot, State};
 
 /// How the line of an extent starts; the others are lines of the state.
@@ -39,8 +42,52 @@ pub struct BadBody {
     error: serde_json::Error,
 }
 
-/// The body of a checkpoint. `state` is what [`Snapshot::write`] made.
-pub fn checkpoint_body(marks: &Marks, state: &[u8]) -> Result<Vec<u8>, Error> {
+/// How the projections stand at a checkpoint, and what of them has to be synced for it.
+pub struct Cut {
+    pub(super) marks: Marks,
+    pub(super) files: Vec<String>,
+    pub(super) dirs: Vec<String>,
+}
+
+/// A cut whose files are on the disk.
+pub struct Synced(Marks);
+
+impl Cut {
+    /// Syncs the files.
+    ///
+    /// # Errors
+    ///
+    /// Final: the kernel may have dropped what it was to write, and no later sync would tell. The
+    /// process must write no checkpoint any more; the next start mends the files from the journal.
+    pub fn sync(self, disk: &dyn Disk) -> Result<Synced, Error> {
+        let synced = disk.sync_many(&self.files, &self.dirs);
+        if synced.is_err() {
+            // Their lengths say nothing any more, so the next start has to look into them.
+            let _ = disk.remove(BOOT_PATH);
+        }
+        synced.map_err(journal::Error::io("syncing projections"))?;
+        Ok(Synced(self.marks))
+    }
+}
+
+impl Synced {
+    /// Writes the checkpoint at a sequence and deletes the segments that it makes needless, but
+    /// for the one that is being filled. `state` is what [`Snapshot::write`] made.
+    pub fn write(
+        self,
+        disk: &dyn Disk,
+        sequence: u64,
+        state: &[u8],
+        segment: u64,
+    ) -> Result<(), Error> {
+        let body = body(&self.0, state)?;
+        checkpoint::write(disk, sequence, &body)?;
+        journal::delete_segments(disk, segment, sequence)?;
+        Ok(())
+    }
+}
+
+fn body(marks: &Marks, state: &[u8]) -> Result<Vec<u8>, Error> {
     let mut body = Vec::with_capacity(state.len() + marks.extents.len() * 100);
     for (session, extent) in &marks.extents {
         let Extent { events, transcript } = *extent;
