@@ -275,7 +275,8 @@ impl Projector {
             if left_over {
                 self.repaired.insert(key);
             }
-        } else {
+        }
+        if self.recovery.is_some() {
             self.note_unsynced(key);
         }
         self.set_extent(key, end);

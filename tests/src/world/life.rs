@@ -89,6 +89,7 @@ impl Life {
                 return (End::Died, Duration::ZERO);
             }
         };
+        self.memory.serve();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)

@@ -33,6 +33,9 @@ pub(super) struct Facts {
     pub(super) seen: BTreeMap<u64, Vec<u8>>,
     /// Lines of the whole history, as it was last found on the disk.
     pub(super) history: Vec<Vec<u8>>,
+    /// How many of them a daemon has served with: those stay, whatever happens. Of the others,
+    /// which nobody was told of, the next crash may take some.
+    pub(super) served: usize,
     keys: u64,
 }
 
@@ -84,6 +87,12 @@ impl Memory {
 
     pub(super) fn answer(&self, key: &str, answer: Answer) {
         self.facts().asked.get_mut(key).expect("it was noted").answer = Some(answer);
+    }
+
+    /// A daemon serves with what was found.
+    pub(super) fn serve(&self) {
+        let mut facts = self.facts();
+        facts.served = facts.history.len();
     }
 
     pub(super) fn see(&self, sequence: u64, line: &[u8]) {
