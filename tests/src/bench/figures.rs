@@ -22,6 +22,7 @@ pub(crate) struct Figures {
 }
 
 /// What a figure must keep to.
+#[derive(Clone, Copy)]
 pub(crate) enum Target {
     AtMost(f64),
     AtLeast(f64),
