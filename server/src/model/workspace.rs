@@ -60,11 +60,19 @@ pub(super) fn covers(above: &str, path: &str) -> bool {
     path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
+/// Longest path inside a workspace, in bytes.
+const MAX_PATH: usize = 4096;
+/// Most parts of a path inside a workspace.
+const MAX_PARTS: usize = 128;
+
 /// Brings a path inside a workspace into its normal form: relative, parts joined by one `/`. The
 /// root is the empty text.
 pub fn normal_path(path: &str) -> Result<String, Rejection> {
     let refuse =
         |problem| Rejection::PathInvalid { path: path.chars().take(200).collect(), problem };
+    if path.len() > MAX_PATH {
+        return Err(refuse("it is longer than 4,096 bytes"));
+    }
     if path.starts_with('/') {
         return Err(refuse("it is absolute; paths are relative to the root of the workspace"));
     }
@@ -74,6 +82,9 @@ pub fn normal_path(path: &str) -> Result<String, Rejection> {
     let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
     if parts.contains(&"..") {
         return Err(refuse("it leads out of its folder with \"..\""));
+    }
+    if parts.len() > MAX_PARTS {
+        return Err(refuse("it has more than 128 parts"));
     }
     Ok(parts.join("/"))
 }
@@ -89,6 +100,10 @@ mod tests {
         for bad in ["/etc/passwd", "..", "a/../../b", "a\0b"] {
             assert!(normal_path(bad).is_err(), "{bad:?}");
         }
+        assert!(normal_path(&"a".repeat(MAX_PATH)).is_ok());
+        assert!(normal_path(&"a".repeat(MAX_PATH + 1)).is_err());
+        assert!(normal_path(&"a/".repeat(MAX_PARTS)).is_ok());
+        assert!(normal_path(&"a/".repeat(MAX_PARTS + 1)).is_err());
     }
 
     #[test]

@@ -69,8 +69,13 @@ impl Error {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full,
             io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly { path },
             io::ErrorKind::IsADirectory => Self::WrongKind { path, what: "a folder" },
-            io::ErrorKind::NotADirectory => {
+            // The latter where a folder was to be made.
+            io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
                 Self::WrongKind { path, what: "no folder, or lies in a file" }
+            }
+            // What a socket says, and a FIFO that nobody reads.
+            _ if error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => {
+                Self::WrongKind { path, what: "no regular file" }
             }
             // What cap-std says when a path leaves its folder; EXDEV and ELOOP are the kernel's.
             io::ErrorKind::PermissionDenied | io::ErrorKind::CrossesDevices

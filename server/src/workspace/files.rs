@@ -1,10 +1,13 @@
 //! Where the files of workspaces are.
 
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, DirBuilder, DirBuilderExt};
+use cap_std::fs::Dir;
+use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+use rustix::path::Arg;
 
 use super::Error;
 use crate::model::{Access, Rejection, Workspace};
@@ -39,16 +42,32 @@ impl Files {
 
     /// Makes the folder of a workspace. One that is there is fine.
     pub fn create_root(&self, root: &str) -> io::Result<()> {
-        let mut builder = DirBuilder::new();
-        builder.recursive(true).mode(0o700);
-        self.all()?.create_dir_with(root, &builder)
+        self.open_root(root).map(drop)
+    }
+
+    /// Opens the root of a workspace, and makes it if it is not there. A symbolic link on the way
+    /// is not followed: what lies between two roots belongs to agents.
+    fn open_root(&self, root: &str) -> io::Result<Dir> {
+        let mut at = OwnedFd::from(self.all()?.into_std_file());
+        for part in root.split('/') {
+            match mkdirat(&at, part, Mode::RWXU) {
+                Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+            at = enter(&at, part)?;
+        }
+        readable(&at)
     }
 
     /// Removes the folder of a workspace with all that is in it. What is linked is not touched: a
     /// link is no symbolic link, and symbolic links are removed, not followed.
     pub fn remove_root(&self, root: &str) -> io::Result<()> {
-        let top = root.strip_suffix("/root").unwrap_or(root);
-        match self.all()?.remove_dir_all(top) {
+        // `<hex>/root` goes with its folder; the root of a child lies in that of its parent.
+        let top =
+            root.split_once('/').filter(|(_, rest)| *rest == "root").map_or(root, |top| top.0);
+        let (parent, name) = top.rsplit_once('/').unwrap_or(("", top));
+        let removed = open_real(self.all()?, parent).and_then(|parent| remove_tree(&parent, name));
+        match removed {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             other => other,
         }
@@ -96,14 +115,83 @@ impl Files {
             (rest.is_empty() || rest.starts_with('/')).then_some((link, rest))
         });
         if let Some((link, rest)) = link {
-            let dir = Dir::open_ambient_dir(&link.host_path, ambient_authority())
-                .map_err(Error::at(path))?;
+            // It had no symbolic links when it was linked; who put one there leads elsewhere.
+            let top = openat(CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+            let dir = top.map_err(io::Error::from).and_then(|top| open_real(top, &link.host_path));
+            let dir = dir.map_err(Error::at(path))?;
             let writable = link.mode == Access::ReadWrite;
             return Ok(Place { dir, path: rest.trim_start_matches('/').to_owned(), writable });
         }
-        self.create_root(&workspace.root).map_err(Error::at("the workspace"))?;
-        let root = self.all().and_then(|all| all.open_dir(&workspace.root));
-        let dir = root.map_err(Error::at("the workspace"))?;
+        let dir = self.open_root(&workspace.root).map_err(Error::at("the workspace"))?;
         Ok(Place { dir, path: path.to_owned(), writable: true })
     }
+}
+
+/// Opens a folder below another without following a symbolic link.
+fn open_real(top: impl AsFd, path: &str) -> io::Result<Dir> {
+    let mut at = enter(top, ".")?;
+    for part in path.split('/').filter(|part| !part.is_empty()) {
+        at = enter(&at, part)?;
+    }
+    readable(&at)
+}
+
+fn enter(dir: impl AsFd, name: impl Arg) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(openat(dir, name, flags, Mode::empty())?)
+}
+
+fn readable(dir: &OwnedFd) -> io::Result<Dir> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(Dir::from_std_file(openat(dir, ".", flags, Mode::empty())?.into()))
+}
+
+/// Makes the names in a folder durable.
+pub(super) fn sync(dir: Dir) -> io::Result<()> {
+    readable(&dir.into_std_file().into())?.into_std_file().sync_all()
+}
+
+/// Removes a folder with all that is in it. However deep it is, few files are open at once: what
+/// lies deep is moved up before it is looked into.
+fn remove_tree(parent: &Dir, name: &str) -> io::Result<()> {
+    let top = match enter(parent, name) {
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            return parent.remove_file(name);
+        }
+        other => readable(&other?)?,
+    };
+    loop {
+        let mut is_empty = true;
+        for entry in top.entries()? {
+            is_empty = false;
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                let inner = readable(&enter(&top, entry.file_name())?)?;
+                flatten(&inner, &top)?;
+                entry.remove_dir()?;
+            } else {
+                entry.remove_file()?;
+            }
+        }
+        if is_empty {
+            break;
+        }
+    }
+    parent.remove_dir(name)
+}
+
+/// Empties a folder: removes its files, and moves its folders to another.
+fn flatten(dir: &Dir, to: &Dir) -> io::Result<()> {
+    for entry in dir.entries()? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            if entry.remove_dir().is_err() {
+                let name = format!(".{:032x}", rand::random::<u128>());
+                dir.rename(entry.file_name(), to, name)?;
+            }
+        } else {
+            entry.remove_file()?;
+        }
+    }
+    Ok(())
 }

@@ -6,6 +6,8 @@
 
 mod error;
 mod files;
+#[cfg(test)]
+mod tests;
 mod tools;
 
 pub use error::Error;

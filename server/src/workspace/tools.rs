@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 
-use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt, Permissions, PermissionsExt};
 use rustix::fs::OFlags;
 use serde_json::{Value, json};
 
-use super::files::Place;
+use super::files::{Place, sync};
 use super::{Error, Files};
 use crate::model::workspace_path;
 use crate::model::{ListFiles, ReadFile, Tool, Workspace, WriteFile};
@@ -20,6 +20,8 @@ const MAX_FILE: u64 = 256 << 20;
 const MAX_ENTRIES: usize = 5000;
 /// How deep a listing descends.
 const MAX_DEPTH: usize = 32;
+/// Neither waits for the other end of a FIFO nor takes a terminal.
+const HARMLESS: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY);
 
 impl Files {
     /// Runs a file tool of an agent in a workspace.
@@ -40,8 +42,7 @@ impl Files {
     fn read(&self, workspace: &Workspace, args: &ReadFile) -> Result<Value, Error> {
         let place = self.find(workspace, &args.path)?;
         let mut options = OpenOptions::new();
-        // Without waiting for the other end of a FIFO.
-        options.read(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
+        options.read(true).custom_flags(HARMLESS.bits() as i32);
         let file = place.dir.open_with(place.or_dot(), &options).map_err(Error::at(&args.path))?;
         let size = regular_size(&file, &args.path)?;
         if size > MAX_FILE {
@@ -63,7 +64,7 @@ impl Files {
                 truncated = true;
                 if text.is_empty() && count == 0 && args.max_lines != Some(0) {
                     // A single line longer than all that may be returned.
-                    text.extend_from_slice(&line[..MAX_READ]);
+                    text.extend_from_slice(cut(line));
                     count = 1;
                 }
                 break;
@@ -97,7 +98,7 @@ impl Files {
         }
         if args.append {
             let mut options = OpenOptions::new();
-            options.append(true).create(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
+            options.append(true).create(true).custom_flags(HARMLESS.bits() as i32);
             let mut file = place.dir.open_with(&place.path, &options).map_err(at())?;
             regular_size(&file, &args.path)?;
             file.write_all(args.content.as_bytes()).map_err(at())?;
@@ -123,6 +124,8 @@ impl Files {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && leads_to_links => {}
             Err(error) => return Err(Error::at(&args.path)(error)),
         }
+        // What lies where a link is mounted cannot be reached.
+        found.retain(|path, _| !workspace.links.keys().any(|mount| is_below(path, mount)));
         for mount in workspace.links.keys() {
             if *mount == normal || !is_below(mount, &normal) {
                 continue;
@@ -171,20 +174,26 @@ impl Place {
 }
 
 /// Writes a new file beside the old one and puts it in its place, so that a reader sees one of
-/// the two. A symbolic link at the path is replaced, not followed.
+/// the two, and a crash leaves one of them. A symbolic link at the path is replaced, not followed.
 fn replace(place: &Place, args: &WriteFile) -> Result<(), Error> {
     let at = || Error::at(&args.path);
     let (parent, name) = place.path.rsplit_once('/').unwrap_or((".", &place.path));
     let dir = place.dir.open_dir(parent).map_err(at())?;
-    if dir.symlink_metadata(name).is_ok_and(|metadata| metadata.is_dir()) {
+    let old = dir.symlink_metadata(name).ok();
+    if old.as_ref().is_some_and(|metadata| metadata.is_dir()) {
         return Err(Error::WrongKind { path: args.path.clone(), what: "a folder" });
     }
-    let temporary = format!(".{name}.substrat-tmp");
+    let mode =
+        old.filter(|metadata| metadata.is_file()).map(|old| old.permissions().mode() & 0o777);
+    // Of its own for each write, so that writers at once do not meet.
+    let temporary = format!(".{:016x}.substrat-tmp", rand::random::<u64>());
     let mut options = OpenOptions::new();
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    options.write(true).create(true).truncate(true).custom_flags(flags.bits() as i32);
-    let written = dir.open_with(&temporary, &options).and_then(|mut file| {
-        file.write_all(args.content.as_bytes())?;
+    options.write(true).create_new(true);
+    let mut file = dir.open_with(&temporary, &options).map_err(at())?;
+    let written = file.write_all(args.content.as_bytes()).and_then(|()| {
+        if let Some(mode) = mode {
+            file.set_permissions(Permissions::from_mode(mode))?;
+        }
         file.sync_data()
     });
     let result = written.and_then(|()| dir.rename(&temporary, &dir, name));
@@ -192,7 +201,7 @@ fn replace(place: &Place, args: &WriteFile) -> Result<(), Error> {
         // The error that counts is the first one.
         let _ = dir.remove_file(&temporary);
     }
-    result.map_err(at())
+    result.and_then(|()| sync(dir)).map_err(at())
 }
 
 /// The size of a regular file; anything else is refused.
@@ -241,6 +250,13 @@ fn walk(
         found.insert(at, value);
     }
     Ok(())
+}
+
+/// As much of a line as one read returns, in whole characters.
+fn cut(line: &[u8]) -> &[u8] {
+    let is_start = |at: &usize| line.get(*at).is_none_or(|byte| byte & 0xc0 != 0x80);
+    let end = (MAX_READ - 3..=MAX_READ).rev().find(is_start).unwrap_or(MAX_READ);
+    &line[..end.min(line.len())]
 }
 
 fn join(path: &str, name: &str) -> String {
