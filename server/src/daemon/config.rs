@@ -166,7 +166,7 @@ const KEYS: &[Key] = &[
     Key {
         name: "scripted.max_elements",
         default: || Value::Integer(100_000),
-        fits: number(100, 100_000_000),
+        fits: number(100, 1_000_000),
         description: "elements of a script's largest array or map",
     },
     Key {

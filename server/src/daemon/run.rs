@@ -108,7 +108,7 @@ pub fn run(options: &Options) -> Result<(), RunError> {
         .enable_all()
         .max_blocking_threads(config.blocking_threads())
         // Scripts recurse on these threads; only what they touch takes memory.
-        .thread_stack_size(8 << 20)
+        .thread_stack_size(config.scripted().stack_bytes())
         .thread_name("substratd")
         .build()
         .map_err(io("starting the runtime"))?;

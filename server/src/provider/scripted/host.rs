@@ -20,14 +20,20 @@ use crate::model::{FailureClass, Json, ToolSpec, catalogue};
 type Error = Box<EvalAltResult>;
 
 /// Operations between two looks at whether the turn was cancelled.
-const CANCEL_INTERVAL: u64 = 1024;
+const CANCEL_INTERVAL: u64 = 128;
+/// How deep values may be nested that leave a script. JSON of more than 128 levels is not read
+/// back.
+const MAX_DEPTH: usize = 100;
 
 /// The turn that a script runs, as its functions reach it.
 pub(super) struct Running {
     prompt: Prompt,
     io: Arc<dyn TurnIo>,
     runtime: Handle,
+    settings: Settings,
     memory: Map,
+    /// Bytes of JSON that the memory takes.
+    remembered: usize,
     said: String,
     /// Why the script ended itself.
     failure: Option<Failure>,
@@ -41,9 +47,24 @@ thread_local! {
 pub(super) type Done = (Result<Option<String>, Failure>, Map);
 
 impl Running {
-    pub(super) fn new(prompt: Prompt, io: Arc<dyn TurnIo>, memory: Map) -> Self {
-        let said = String::new();
-        Self { prompt, io, runtime: Handle::current(), memory, said, failure: None }
+    pub(super) fn new(
+        prompt: Prompt,
+        io: Arc<dyn TurnIo>,
+        settings: Settings,
+        memory: Map,
+    ) -> Self {
+        let entries = memory.iter().filter_map(|(key, value)| Some((key, to_json(value).ok()?)));
+        let remembered = entries.map(|(key, value)| entry_size(key, &value)).sum();
+        Self {
+            prompt,
+            io,
+            runtime: Handle::current(),
+            settings,
+            memory,
+            remembered,
+            said: String::new(),
+            failure: None,
+        }
     }
 
     /// Runs `fn turn(prompt)` on this thread.
@@ -62,26 +83,64 @@ impl Running {
         let Some(running) = RUNNING.take() else {
             return (Err(Failure::permanent("the turn lost its state")), Map::new());
         };
+        let returned = match returned.map_err(|error| *error) {
+            Err(EvalAltResult::Exit(value, _)) => Ok(value),
+            other => other,
+        };
         let outcome = match returned {
-            Ok(value) => Ok(Some(running.response(&value))),
+            Ok(value) => running.response(&value).map(Some),
             Err(_) if running.failure.is_some() => {
                 Err(running.failure.unwrap_or_else(|| Failure::permanent("")))
             }
             Err(_) if running.io.cancelled().is_cancelled() => Ok(None),
-            Err(error) => Err(explain(error)),
+            Err(error) => Err(explain(error.into())),
         };
         (outcome, running.memory)
     }
 
     /// What the turn answers: the value that it returned, or else what it said.
-    fn response(&self, value: &Dynamic) -> String {
+    fn response(&self, value: &Dynamic) -> Result<String, Failure> {
         if value.is_unit() {
-            return self.said.clone();
+            return Ok(self.said.clone());
         }
-        match value.read_lock::<ImmutableString>() {
-            Some(text) => text.to_string(),
-            None => serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string()),
+        if let Some(text) = value.read_lock::<ImmutableString>() {
+            return Ok(text.to_string());
         }
+        let json = to_json(value).map_err(explain)?;
+        Ok(format!("{json:#}"))
+    }
+
+    fn say(&mut self, text: &str) -> Result<(), Error> {
+        if self.said.len() + text.len() > self.settings.max_string {
+            let limit = self.settings.max_string;
+            return Err(format!("a turn may say at most {limit} bytes").into());
+        }
+        self.said.push_str(text);
+        self.io.emit(OutputKind::Text, text);
+        Ok(())
+    }
+
+    fn remember(&mut self, key: &str, value: &Dynamic) -> Result<(), Error> {
+        let json = to_json(value)?;
+        let old = self.memory.get(key).and_then(|old| to_json(old).ok());
+        let freed = old.map_or(0, |old| entry_size(key, &old));
+        let remembered = self.remembered - freed + entry_size(key, &json);
+        // With the braces, without the last comma.
+        let bytes = remembered + 1;
+        if bytes > self.settings.max_memory {
+            let limit = self.settings.max_memory;
+            let what = format!("this makes {bytes} bytes to remember; at most {limit} are allowed");
+            return Err(what.into());
+        }
+        // As it comes back after the session was suspended.
+        self.memory.insert(key.into(), rhai::serde::to_dynamic(json)?);
+        self.remembered = remembered;
+        Ok(())
+    }
+
+    fn forget(&mut self, key: &str) {
+        let old = self.memory.remove(key).and_then(|old| to_json(&old).ok());
+        self.remembered -= old.map_or(0, |old| entry_size(key, &old));
     }
 }
 
@@ -112,6 +171,8 @@ pub(super) fn engine(settings: &Settings) -> Engine {
         .set_max_modules(0)
         .set_max_call_levels(48)
         .set_max_expr_depths(64, 48)
+        // What is curried into a function pointer counts against no limit.
+        .disable_symbol("curry")
         .set_optimization_level(rhai::OptimizationLevel::Simple);
     engine.on_progress(|operations| {
         if operations % CANCEL_INTERVAL != 0 {
@@ -138,21 +199,17 @@ fn think(text: &str) {
 fn register_output(engine: &mut Engine) {
     engine.register_fn("say", |text: Dynamic| -> Result<(), Error> {
         let text = text.to_string();
-        with(|running| {
-            running.said.push_str(&text);
-            running.io.emit(OutputKind::Text, &text);
-        })
+        with(|running| running.say(&text))?
     });
-    engine.register_fn("sleep_ms", |milliseconds: i64| -> Result<(), Error> {
-        let (io, runtime) = with(|running| (running.io.clone(), running.runtime.clone()))?;
-        let time = Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0));
-        let slept = runtime.block_on(async {
-            tokio::select! {
-                () = tokio::time::sleep(time) => true,
-                () = io.cancelled().cancelled() => false,
-            }
-        });
-        if slept { Ok(()) } else { Err(ended()) }
+    engine.register_fn("sleep_ms", |milliseconds: i64| {
+        sleep(Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0)))
+    });
+    // In place of those of the language, which cannot be interrupted.
+    engine.register_fn("sleep", |seconds: i64| {
+        sleep(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
+    });
+    engine.register_fn("sleep", |seconds: f64| {
+        sleep(Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX))
     });
     engine.register_fn("fail", |kind: &str, text: &str| -> Result<(), Error> {
         let class = match kind {
@@ -178,19 +235,26 @@ fn register_output(engine: &mut Engine) {
     });
 }
 
+fn sleep(time: Duration) -> Result<(), Error> {
+    let (io, runtime) = with(|running| (running.io.clone(), running.runtime.clone()))?;
+    let slept = runtime.block_on(async {
+        tokio::select! {
+            () = tokio::time::sleep(time) => true,
+            () = io.cancelled().cancelled() => false,
+        }
+    });
+    if slept { Ok(()) } else { Err(ended()) }
+}
+
 fn register_memory(engine: &mut Engine) {
     engine.register_fn("remember", |key: &str, value: Dynamic| -> Result<(), Error> {
-        with(|running| {
-            running.memory.insert(key.into(), value);
-        })
+        with(|running| running.remember(key, &value))?
     });
     engine.register_fn("recall", |key: &str| -> Result<Dynamic, Error> {
         with(|running| running.memory.get(key).cloned().unwrap_or(Dynamic::UNIT))
     });
     engine.register_fn("forget", |key: &str| -> Result<(), Error> {
-        with(|running| {
-            running.memory.remove(key);
-        })
+        with(|running| running.forget(key))
     });
     engine.register_fn("agent_name", || with(|running| running.prompt.agent.to_string()));
     engine.register_fn("messages", || -> Result<Array, Error> {
@@ -251,5 +315,21 @@ fn call(tool: &ToolSpec, mut args: Vec<Dynamic>, required: usize) -> Result<Dyna
 }
 
 fn to_json(value: &Dynamic) -> Result<Value, Error> {
+    if is_deeper(value, MAX_DEPTH) {
+        return Err(format!("it is nested more than {MAX_DEPTH} levels deep").into());
+    }
     serde_json::to_value(value).map_err(|error| error.to_string().into())
+}
+
+fn is_deeper(value: &Dynamic, levels: usize) -> bool {
+    let deeper = |inner: &Dynamic| levels == 0 || is_deeper(inner, levels - 1);
+    if let Some(array) = value.read_lock::<Array>() {
+        return array.iter().any(deeper);
+    }
+    value.read_lock::<Map>().is_some_and(|map| map.values().any(deeper))
+}
+
+/// Bytes that an entry takes in the JSON of an object, with what separates it.
+fn entry_size(key: &str, value: &Value) -> usize {
+    Value::from(key).to_string().len() + value.to_string().len() + 2
 }

@@ -6,6 +6,8 @@
 //! reach nothing but its agent's tools.
 
 mod host;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
@@ -30,6 +32,14 @@ pub struct Settings {
     pub max_memory: usize,
     /// Whether the agent's tool socket is opened while a session is live, for a helper process.
     pub tool_socket: bool,
+}
+
+impl Settings {
+    /// Bytes of stack that a thread needs which runs scripts: values may be nested as deep as they
+    /// may be large, and are dropped, compared and printed by recursion.
+    pub fn stack_bytes(&self) -> usize {
+        (8 << 20) + self.max_elements.saturating_mul(2 << 10)
+    }
 }
 
 impl Default for Settings {
@@ -99,7 +109,7 @@ impl Provider for Scripted {
             let instance: Box<dyn Instance> = Box::new(Script {
                 engine: self.engine.clone(),
                 ast: Arc::new(ast),
-                max_memory: self.settings.max_memory,
+                settings: self.settings,
                 memory,
             });
             Ok(instance)
@@ -112,7 +122,7 @@ impl Provider for Scripted {
 struct Script {
     engine: Arc<Engine>,
     ast: Arc<AST>,
-    max_memory: usize,
+    settings: Settings,
     memory: Map,
 }
 
@@ -125,7 +135,7 @@ impl Instance for Script {
         async move {
             let (engine, ast) = (self.engine.clone(), self.ast.clone());
             let text = prompt.text.clone();
-            let running = Running::new(prompt, io, self.memory.clone());
+            let running = Running::new(prompt, io, self.settings, self.memory.clone());
             let run = move || running.run(&engine, &ast, &text);
             let (outcome, memory) = match tokio::task::spawn_blocking(run).await {
                 Ok(done) => done,
@@ -149,13 +159,6 @@ impl Script {
     fn save(&self, memory: &Map) -> Result<Saved, Failure> {
         let json = serde_json::to_vec(&Dynamic::from(memory.clone()))
             .map_err(|error| Failure::permanent(format!("cannot remember this: {error}")))?;
-        if json.len() > self.max_memory {
-            return Err(Failure::permanent(format!(
-                "the script remembers {} bytes; at most {} are allowed",
-                json.len(),
-                self.max_memory
-            )));
-        }
         // Nothing remembered is the state of a new session.
         Ok(if memory.is_empty() && self.memory.is_empty() {
             Saved::Unchanged
