@@ -17,8 +17,8 @@ use super::runner::Runners;
 use super::{Archive, CheckpointDone, Clock, Feed, Limits, Outputs, Parts, Sink, ToolSockets};
 use crate::journal::{self, Completion, Journal};
 use crate::model::{
-    CallId, Command, Effect, Event, IdSource, MessageId, Outcome, Policy, Request, SessionId,
-    Snapshot, State,
+    CallId, Command, DiscardReason, Effect, Event, IdSource, MessageId, Outcome, Policy, Request,
+    SessionId, Snapshot, State,
 };
 use crate::workspace::Files;
 
@@ -396,10 +396,23 @@ impl Driver {
         self.since_checkpoint = 0;
         // A large state is not written again before as much has happened.
         self.checkpoint_bytes = self.limits.checkpoint_bytes.max(2 * state.len() as u64);
-        let mut wanted = std::mem::take(&mut self.checkpoint_wanted).into_iter();
-        let done = wanted.next();
-        self.checkpoint_wanted.extend(wanted);
+        let wanted = std::mem::take(&mut self.checkpoint_wanted);
+        let done = (!wanted.is_empty()).then(|| self.tell_all(wanted));
         Some((self.core.state().seq(), state, done))
+    }
+
+    /// Passes on what a checkpoint comes to, to everyone who asked for it.
+    fn tell_all(&self, wanted: Vec<CheckpointDone>) -> CheckpointDone {
+        let (done, written) = oneshot::channel::<Result<(), String>>();
+        self.runners.spawn(async move {
+            // A writer that is gone says nothing, and neither does this then.
+            let Ok(result) = written.await else { return };
+            for asked in wanted {
+                // Whoever asked may have gone.
+                let _ = asked.send(result.clone());
+            }
+        });
+        done
     }
 
     fn release_front(&mut self) {
@@ -450,7 +463,8 @@ impl Driver {
                 Event::TurnCancelled(data) => {
                     self.tell(&data.messages, &Answer::Cancelled { turn: data.turn_id });
                 }
-                Event::MessageDiscarded(data) => {
+                // One of a cancelled turn is told with the end of the turn.
+                Event::MessageDiscarded(data) if data.reason == DiscardReason::Terminated => {
                     self.tell(&[data.message_id], &Answer::Terminated);
                 }
                 _ => {}

@@ -1,1 +1,0 @@
-//! The engine with its threads, on a real disk.
