@@ -179,14 +179,19 @@ impl Attached {
             let Some(agent) = span.agent else { continue };
             let output = self.api.engine.outputs().get(agent);
             let output = output.filter(|output| output.turn_seq == turn);
-            if is_new {
-                for start in self.api.archived(vec![span], turn, turn + 1).await? {
-                    self.weave.event(agent, &start, self.api.engine.outputs());
+            let mut passed = BTreeSet::new();
+            for entry in self.api.archived(vec![span], turn, cursor + 1).await? {
+                match &entry.event {
+                    Event::TurnStart(_) if is_new => {
+                        self.weave.event(agent, &entry, self.api.engine.outputs());
+                    }
+                    Event::ToolCallInvoked(data) => drop(passed.insert(data.call_id)),
+                    _ => {}
                 }
             }
             if let Some(output) = output {
                 let seen = if turn == seen_turn { seen_deltas } else { 0 };
-                self.weave.follow(agent, output, seen);
+                self.weave.follow(agent, output, seen, passed);
             }
         }
         Ok(())

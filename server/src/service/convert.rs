@@ -236,4 +236,46 @@ mod tests {
         });
         assert_eq!(from_object(object(value.clone())), value);
     }
+
+    #[test]
+    fn numbers_that_no_double_holds_come_close() {
+        let exact = 9_007_199_254_740_992_i64;
+        for number in [0, -1, exact, -exact] {
+            let value = serde_json::json!({ "n": number });
+            assert_eq!(from_object(object(value.clone())), value);
+        }
+        let beyond = from_object(object(serde_json::json!({ "n": i64::MAX })));
+        assert_eq!(beyond["n"].as_f64(), Some(i64::MAX as f64));
+        for odd in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            let value = WireValue { kind: Some(JsonKind::NumberValue(odd)) };
+            assert_eq!(from_json(value), Value::Null, "JSON has no {odd}");
+        }
+        assert_eq!(from_json(WireValue { kind: None }), Value::Null);
+        assert_eq!(object(Value::from(3)), Struct::default());
+    }
+
+    #[test]
+    fn times_before_and_after_the_epoch_are_exact() {
+        for (micros, seconds, nanos) in [
+            (0, 0, 0),
+            (1_500_000, 1, 500_000_000),
+            (-1, -1, 999_999_000),
+            (-1_000_000, -1, 0),
+            (i64::MAX, i64::MAX / 1_000_000, 775_807_000),
+        ] {
+            let wire = timestamp(Timestamp::from_micros(micros));
+            assert_eq!((wire.seconds, wire.nanos), (seconds, nanos), "{micros}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_and_any_small_number_survive(key: String, text: String, n: i32, x: f32) {
+            let x = f64::from(if x.is_finite() { x } else { 0.5 }) + 0.25;
+            let value = serde_json::json!({ (key): [text, n, { "x": x }] });
+            let back = from_object(object(value.clone()));
+            let same = back == value || x.fract() == 0.0;
+            proptest::prop_assert!(same, "{} became {}", value, back);
+        }
+    }
 }

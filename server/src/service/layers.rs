@@ -110,3 +110,111 @@ pub(super) fn shed(error: BoxError) -> BoxError {
     wire.retry_after = Some(std::time::Duration::from_millis(100));
     Box::new(tonic::Status::from(wire))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use substrat_proto::Refusal;
+    use tokio::sync::Semaphore;
+    use tokio::task::JoinSet;
+    use tonic::Status;
+    use tower::{ServiceBuilder, ServiceExt};
+
+    use super::*;
+
+    async fn echo(_: Request<Body>) -> Result<Response<Body>, BoxError> {
+        Ok(Response::new(Body::empty()))
+    }
+
+    /// A request of this process.
+    fn request() -> Request<Body> {
+        let (peer, _) = tokio::net::UnixStream::pair().unwrap();
+        let mut request = Request::new(Body::empty());
+        let peer_cred = Some(peer.peer_cred().unwrap());
+        request.extensions_mut().insert(UdsConnectInfo { peer_addr: None, peer_cred });
+        request
+    }
+
+    async fn ask(guard: Guard, request: Request<Body>) -> Result<Response<Body>, Refusal> {
+        let service = guard.layer(tower::service_fn(echo));
+        let response = service.oneshot(request).await.unwrap();
+        match Status::from_header_map(response.headers()) {
+            Some(status) => Err(Refusal::from(&status)),
+            None => Ok(response),
+        }
+    }
+
+    #[tokio::test]
+    async fn only_the_owner_and_those_it_allows_are_let_in() {
+        let own = rustix::process::geteuid().as_raw();
+        assert!(ask(Guard::for_owner(), request()).await.is_ok());
+        assert!(ask(Guard::new(&[own + 1]), request()).await.is_ok());
+        let others = Guard { allowed: [own + 1].into() };
+        let refused = ask(others, request()).await.unwrap_err();
+        assert_eq!((refused.code, &*refused.reason), (Code::PermissionDenied, "PEER_NOT_ALLOWED"));
+        let allowed = Guard { allowed: [own + 1, own].into() };
+        assert!(ask(allowed, request()).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn who_does_not_say_who_it_is_is_refused() {
+        let refused = ask(Guard::for_owner(), Request::new(Body::empty())).await.unwrap_err();
+        assert_eq!(refused.code, Code::PermissionDenied);
+        let mut nobody = Request::new(Body::empty());
+        nobody.extensions_mut().insert(UdsConnectInfo { peer_addr: None, peer_cred: None });
+        assert_eq!(ask(Guard::for_owner(), nobody).await.unwrap_err().reason, "PEER_NOT_ALLOWED");
+    }
+
+    #[tokio::test]
+    async fn a_request_keeps_its_id_or_gets_one() {
+        let mut with_id = request();
+        with_id.headers_mut().insert(REQUEST_ID, HeaderValue::from_static("mine"));
+        let response = ask(Guard::for_owner(), with_id).await.unwrap();
+        assert_eq!(response.headers()[&REQUEST_ID], "mine");
+        let mut ids = Vec::new();
+        for _ in 0..2 {
+            let response = ask(Guard::for_owner(), request()).await.unwrap();
+            ids.push(response.headers()[&REQUEST_ID].clone());
+        }
+        assert_eq!(ids[0].len(), 16);
+        assert_ne!(ids[0], ids[1]);
+    }
+
+    #[tokio::test]
+    async fn one_request_too_many_is_told_to_come_back() {
+        let (started, finish) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+        let slow = tower::service_fn({
+            let (started, finish) = (started.clone(), finish.clone());
+            move |_: ()| {
+                let (started, finish) = (started.clone(), finish.clone());
+                async move {
+                    started.add_permits(1);
+                    let done = finish.acquire().await.map(drop);
+                    done.map_err(BoxError::from)
+                }
+            }
+        });
+        let service = ServiceBuilder::new()
+            .map_err(shed)
+            .load_shed()
+            .layer(tower::limit::GlobalConcurrencyLimitLayer::new(1))
+            .service(slow);
+        let mut first = JoinSet::new();
+        first.spawn(service.clone().oneshot(()));
+        started.acquire().await.unwrap().forget();
+        let error = service.clone().oneshot(()).await.unwrap_err();
+        let refused = Refusal::from(&*error.downcast::<Status>().unwrap());
+        assert_eq!((refused.code, &*refused.reason), (Code::ResourceExhausted, "OVERLOADED"));
+        assert!(refused.retry_after.is_some() && !refused.hint.is_empty());
+        finish.add_permits(2);
+        first.join_next().await.unwrap().unwrap().unwrap();
+        service.oneshot(()).await.unwrap();
+    }
+
+    #[test]
+    fn another_error_is_not_taken_for_an_overload() {
+        let error = shed("something else".into());
+        assert_eq!(error.to_string(), "something else");
+    }
+}

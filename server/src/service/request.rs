@@ -72,3 +72,71 @@ pub(super) fn clip(text: &str) -> String {
 pub(super) fn given(text: String) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }
+
+#[cfg(test)]
+mod tests {
+    use substrat_proto::v1::SendMessageRequest;
+
+    use super::*;
+
+    fn message(text: &str) -> SendMessageRequest {
+        SendMessageRequest { text: text.to_owned(), ..SendMessageRequest::default() }
+    }
+
+    #[test]
+    fn a_key_stands_for_one_method_and_one_message() {
+        let key = |method, id, text| key(method, id, &message(text)).unwrap();
+        assert_eq!(key("Send", "", "x"), None);
+        let first = key("Send", "id", "x");
+        assert_eq!(first.as_ref().map(|request| &*request.id), Some("id"));
+        assert_eq!(key("Send", "id", "x"), first);
+        for other in [key("Send", "id", "y"), key("Other", "id", "x"), key("Send\0", "id", "x")] {
+            assert_ne!(other.map(|one| one.fingerprint), first.clone().map(|one| one.fingerprint));
+        }
+    }
+
+    #[test]
+    fn a_key_that_breaks_the_rules_is_refused() {
+        assert!(key("Send", &"x".repeat(MAX_KEY), &message("")).is_ok());
+        for bad in [&*"x".repeat(MAX_KEY + 1), &"ü".repeat(MAX_KEY / 2 + 1), "a\nb", "\0"] {
+            let refused = key("Send", bad, &message("")).unwrap_err();
+            let refused = substrat_proto::Refusal::from(&refused);
+            assert_eq!(refused.reason, "REQUEST_ID_INVALID", "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn pages_follow_each_other_to_the_end() {
+        let items = || (1..=7u64).map(|place| (place, format!("item {place}")));
+        let mut seen = Vec::new();
+        let mut token = String::new();
+        loop {
+            let after = page_token(&token).unwrap();
+            let (found, next) = page(items().filter(|(place, _)| *place > after), 3);
+            assert!(found.len() <= 3);
+            seen.extend(found);
+            if next.is_empty() {
+                break;
+            }
+            token = next;
+        }
+        assert_eq!(seen, items().map(|(_, item)| item).collect::<Vec<_>>());
+        let (all, next) = page(items(), 7);
+        assert_eq!((all.len(), &*next), (7, ""), "a full last page has none after it");
+    }
+
+    #[test]
+    fn sizes_and_tokens_that_make_no_sense_are_refused() {
+        assert_eq!(page_size(0, 50).unwrap(), 50);
+        assert_eq!(page_size(1000, 50).unwrap(), 1000);
+        for bad in [-1, 1001, i32::MIN, i32::MAX] {
+            assert_eq!(page_size(bad, 50).unwrap_err().code(), Code::InvalidArgument);
+        }
+        for bad in ["x", "-1", "1.5", "99999999999999999999999", " 1"] {
+            let refused = substrat_proto::Refusal::from(&page_token(bad).unwrap_err());
+            assert_eq!(refused.reason, "PAGE_TOKEN_INVALID", "{bad:?}");
+        }
+        let long = page_token(&"ü".repeat(1000)).unwrap_err();
+        assert!(long.message().len() < 300, "{}", long.message());
+    }
+}

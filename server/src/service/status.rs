@@ -241,3 +241,6 @@ pub(super) fn unreadable(error: &std::io::Error) -> Status {
     let message = format!("reading the logs failed: {error}");
     status(Code::Internal, Reason::LogUnreadable, message, hint)
 }
+
+#[cfg(test)]
+mod tests;

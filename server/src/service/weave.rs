@@ -1,7 +1,7 @@
 //! Weaving the output of running turns into the events, so that a watcher sees both in the order
 //! in which they happened.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use substrat_proto::v1;
@@ -21,6 +21,8 @@ struct Following {
     place: u64,
     /// Number of the next delta that the client has not seen.
     next_delta: u64,
+    /// Tool calls whose place was passed, or whose event the client had before it came.
+    passed: BTreeSet<CallId>,
 }
 
 /// Where reading goes on after a mark that ended it.
@@ -58,9 +60,16 @@ impl Weave {
         self.ready.push_back(v1::AttachResponse { sequence, time, item: Some(item) });
     }
 
-    /// Follows the output of a running turn, whose first deltas the client has seen.
-    pub(super) fn follow(&mut self, agent: AgentId, output: Arc<TurnOutput>, seen: u64) {
-        self.following.insert(agent, Following { output, place: 0, next_delta: seen });
+    /// Follows the output of a running turn, whose first deltas and tool calls the client has
+    /// seen.
+    pub(super) fn follow(
+        &mut self,
+        agent: AgentId,
+        output: Arc<TurnOutput>,
+        seen: u64,
+        passed: BTreeSet<CallId>,
+    ) {
+        self.following.insert(agent, Following { output, place: 0, next_delta: seen, passed });
     }
 
     /// Notes that an event was passed over.
@@ -74,7 +83,7 @@ impl Weave {
             Event::TurnStart(_) => {
                 let output = outputs.get(agent).filter(|output| output.turn_seq == entry.seq);
                 if let Some(output) = output {
-                    self.follow(agent, output, 0);
+                    self.follow(agent, output, 0, BTreeSet::new());
                 }
             }
             Event::ToolCallInvoked(data) => self.read_up_to(agent, Some(data.call_id)),
@@ -92,11 +101,14 @@ impl Weave {
 
     /// Reads the output of a turn up to where a tool call stands, or to its end.
     fn read_up_to(&mut self, agent: AgentId, call: Option<CallId>) {
-        let Some(mut following) = self.following.remove(&agent) else { return };
+        let Some(following) = self.following.get_mut(&agent) else { return };
+        if call.is_some_and(|call| following.passed.contains(&call)) {
+            return;
+        }
         loop {
             let unread = following.output.read(&mut following.place, READ);
             let count = unread.items.len();
-            let found = following.take(unread, &mut self.ready, |mark| match mark {
+            let found = following.take(unread, &mut self.ready, |_, mark| match mark {
                 Output::Call(id) if call == Some(*id) => Some(End::Behind),
                 _ => None,
             });
@@ -104,7 +116,6 @@ impl Weave {
                 break;
             }
         }
-        self.following.insert(agent, following);
     }
 
     /// Reads what running turns have put out, as far as the events have come.
@@ -112,11 +123,11 @@ impl Weave {
         let cursor = self.cursor;
         for following in self.following.values_mut() {
             let unread = following.output.read(&mut following.place, READ);
-            following.take(unread, &mut self.ready, |mark| match mark {
+            following.take(unread, &mut self.ready, |passed, mark| match mark {
                 // Its event comes first, and reads up to it.
-                Output::Call(_) => Some(End::Before),
+                Output::Call(id) if !passed.contains(id) => Some(End::Before),
                 Output::After(sequence) if *sequence > cursor => Some(End::Before),
-                Output::After(_) | Output::Delta { .. } => None,
+                Output::Call(_) | Output::After(_) | Output::Delta { .. } => None,
             });
         }
     }
@@ -140,12 +151,18 @@ impl Following {
         &mut self,
         unread: Unread,
         ready: &mut VecDeque<v1::AttachResponse>,
-        mut end: impl FnMut(&Output) -> Option<End>,
+        mut end: impl FnMut(&BTreeSet<CallId>, &Output) -> Option<End>,
     ) -> bool {
         let turn = self.output.turn_seq;
         let count = unread.items.len() as u64;
         for (position, item) in (1..).zip(unread.items) {
-            if let Some(end) = end(&item) {
+            let end = end(&self.passed, &item);
+            if let Output::Call(id) = &item
+                && end != Some(End::Before)
+            {
+                self.passed.insert(*id);
+            }
+            if let Some(end) = end {
                 self.place -= count - position;
                 if end == End::Before {
                     self.place -= 1;
@@ -180,7 +197,7 @@ impl Following {
     fn is_blocked(&self, cursor: u64) -> bool {
         let mut place = self.place;
         match self.output.read(&mut place, 1).items.first() {
-            Some(Output::Call(_)) => true,
+            Some(Output::Call(id)) => !self.passed.contains(id),
             Some(Output::After(sequence)) => *sequence > cursor,
             Some(Output::Delta { .. }) | None => false,
         }
@@ -252,3 +269,6 @@ fn item(agent: AgentId, entry: &Entry) -> Option<Item> {
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::model::{Name, TurnId};
+
+/// Every reason that does not come from a rejection of the core.
+const OTHERS: &[Reason] = &[
+    Reason::ScriptInvalid,
+    Reason::TurnFailed,
+    Reason::TurnCancelled,
+    Reason::RequestIdInvalid,
+    Reason::MalformedRequest,
+    Reason::FieldInvalid,
+    Reason::PageTokenInvalid,
+    Reason::PeerSilent,
+    Reason::PeerNotAllowed,
+    Reason::DiskFull,
+    Reason::Overloaded,
+    Reason::LogUnreadable,
+];
+
+fn rejections() -> Vec<Rejection> {
+    let name = || Name::known("worker");
+    let text = || "thing".to_owned();
+    vec![
+        Rejection::AgentNotFound { reference: text() },
+        Rejection::AgentAmbiguous { reference: text(), paths: vec!["a/x".into(), "b/x".into()] },
+        Rejection::AgentExists { path: text() },
+        Rejection::AgentTerminated { name: name() },
+        Rejection::AgentHasChildren { name: name(), children: 1 },
+        Rejection::AgentHasChildren { name: name(), children: 2 },
+        Rejection::AgentNotGated { name: name() },
+        Rejection::TreeLimit { what: "the depth of the tree", limit: 6 },
+        Rejection::NameInvalid { name: "a b".into(), problem: "it contains white space" },
+        Rejection::MetadataInvalid { key: text(), problem: "it is too long" },
+        Rejection::ProviderUnknown { name: text(), known: vec!["scripted".into(), "x".into()] },
+        Rejection::NotANeighbour { sender: name(), recipient: text() },
+        Rejection::UserNotReachable { sender: name() },
+        Rejection::SelfSend { sender: name() },
+        Rejection::MessageTooLarge { bytes: 11, limit: 10 },
+        Rejection::InboxFull { name: name(), messages: 50 },
+        Rejection::WouldDeadlock { sender: name(), recipient: Name::known("lead") },
+        Rejection::NoTeam { sender: name() },
+        Rejection::NoParent { name: name() },
+        Rejection::NoWorkspace { name: name() },
+        Rejection::NoTurn { name: name(), turn: None },
+        Rejection::NoTurn { name: name(), turn: Some(TurnId::from_u64(7)) },
+        Rejection::SessionNotFound { reference: text() },
+        Rejection::SessionBusy { name: name() },
+        Rejection::SessionTerminated { name: name() },
+        Rejection::SessionNotTerminated { name: name() },
+        Rejection::WorkspaceNotFound { reference: text() },
+        Rejection::WorkspaceExists { name: name() },
+        Rejection::WorkspaceInUse { name: name(), by: "agent \"a\"".into() },
+        Rejection::LinkExists { mount: text(), other: "other".into() },
+        Rejection::LinkNotFound { mount: text() },
+        Rejection::LinkForbidden { path: "/x".into(), problem: "it is not a folder" },
+        Rejection::PathInvalid { path: "../x".into(), problem: "it leads out" },
+        Rejection::RequestIdReused { id: text() },
+        Rejection::RecordTooLarge { bytes: 11, limit: 10 },
+        Rejection::Draining,
+        Rejection::Bug { what: "a panic".into() },
+    ]
+}
+
+fn shown(status: &Status) -> String {
+    let wire = Wire::from(status);
+    let mut text = format!("{} {:?}\n  {}\n", wire.reason, status.code(), wire.message);
+    if !wire.hint.is_empty() {
+        text += &format!("  {}\n", wire.hint);
+    }
+    if let Some(after) = wire.retry_after {
+        text += &format!("  retry after {after:?}\n");
+    }
+    text
+}
+
+#[test]
+fn every_refusal_says_what_is_wrong_and_what_to_do() {
+    let mut text = String::new();
+    for rejection in rejections() {
+        let status = refused(&Refusal::Rejected(rejection));
+        assert!(!Wire::from(&status).hint.is_empty(), "{status:?}");
+        text += &shown(&status);
+    }
+    text += &shown(&refused(&Refusal::DiskFull));
+    text += &shown(&refused(&Refusal::Stopped));
+    let turn = TurnId::from_u64(7);
+    for class in [FailureClass::Permanent, FailureClass::Budget] {
+        let failed = Answer::Failed { turn, class, error: "why".into() };
+        text += &shown(&unanswered("worker", &failed));
+    }
+    text += &shown(&unanswered("worker", &Answer::Cancelled { turn }));
+    text += &shown(&unanswered("worker", &Answer::Terminated));
+    text += &shown(&unreadable(&std::io::Error::other("why")));
+    assert!(text == include_str!("refusals.txt"), "what refusals.txt should hold:\n{text}");
+}
+
+#[test]
+fn every_reason_has_a_way_to_come_about() {
+    let from_core = rejections();
+    let from_core = from_core.iter().map(|rejection| classify(rejection).1.as_str());
+    let all: BTreeSet<&str> =
+        from_core.chain(OTHERS.iter().map(|reason| reason.as_str())).collect();
+    let reasons: BTreeSet<&str> = Reason::ALL.iter().map(|reason| reason.as_str()).collect();
+    assert_eq!(all, reasons);
+    for reason in reasons {
+        assert!(reason.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_'), "{reason}");
+    }
+}
