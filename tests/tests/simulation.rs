@@ -1,5 +1,7 @@
 //! Simulated worlds: see `substrat_tests::world`.
 
+#![allow(clippy::expect_used, reason = "a test may panic")]
+
 use substrat_tests::world;
 
 /// Seeds in every run of the suite.

@@ -334,7 +334,7 @@ fn a_log_shorter_than_it_durably_was_is_set_aside_and_said() {
     disk.open(&path).unwrap().set_size(10).unwrap();
     let mut daemon = Daemon::start(&disk, "boot 2", 1).unwrap();
     let aside = format!("{}.damaged-1", projection::session_dir(lead));
-    assert_eq!(daemon.projector.quarantined(), [aside.clone()]);
+    assert_eq!(daemon.projector.quarantined(), std::slice::from_ref(&aside));
     assert_eq!(disk.contents()[&format!("{aside}/events.jsonl")].len(), 10);
     daemon.complete("lead", "it goes on").unwrap();
     let last = logged(&disk).pop().unwrap().0;

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::engine::{
     Answer, Archive, CheckpointDone, Ended, Engine, Fatal, Handle, Limits, Parts, RandomIds,
-    Refusal, Sink, SocketGuard, Span, ToolSockets,
+    Refusal, Sink, SocketGuard, Span, ToolSockets, now,
 };
 use crate::journal::{self, Disk, DiskFile, Fault, Journal, SimDisk, Writer};
 use crate::model::{
@@ -240,6 +240,7 @@ impl World {
             files: Files::new(folder.path().join("workspaces"), folder.path()),
             sockets: Arc::new(Nothing),
             limits: Limits::default(),
+            clock: Arc::new(now),
         };
         let ids = Box::new(RandomIds::from_seed(1));
         let (engine, handle) =

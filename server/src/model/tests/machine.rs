@@ -283,17 +283,17 @@ impl World {
                 };
                 let _ = self.run(command);
             }
-            Step::Delete { agent } => {
-                if let Some(session) = self.pick(agent).map(|a| a.session.id.to_string()) {
-                    let _ = self.run(Command::DeleteSession { session });
-                }
-            }
             other => self.step_of_fate(&other),
         }
     }
 
     fn step_of_fate(&mut self, step: &Step) {
         match step {
+            Step::Delete { agent } => {
+                if let Some(session) = self.pick(*agent).map(|a| a.session.id.to_string()) {
+                    let _ = self.run(Command::DeleteSession { session });
+                }
+            }
             Step::Ack => {
                 let messages = self.state.user_inbox().iter().map(|m| m.id).take(2).collect();
                 self.run(Command::AckInbox { messages }).expect("never rejected");

@@ -1,5 +1,6 @@
 //! The core on its own: scenarios, and a state machine of random commands.
 
+mod lifecycle;
 mod machine;
 mod scenarios;
 mod world;
