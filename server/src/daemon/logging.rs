@@ -2,7 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "the log is no file of the journal")]
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Mutex;
@@ -19,9 +19,12 @@ pub(super) fn start(level: &str, file: Option<File>) {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_timer(ChronoUtc::rfc_3339())
-        .with_target(false);
+        .with_target(false)
+        // What cannot be written would be told on stderr, which is the same full disk; a panic
+        // there would wait for the log that it holds.
+        .log_internal_errors(false);
     let started = match file {
-        Some(file) => builder.with_ansi(false).with_writer(Mutex::new(file)).try_init(),
+        Some(file) => builder.with_ansi(false).with_writer(Mutex::new(BestEffort(file))).try_init(),
         None => builder.with_ansi(false).with_writer(io::stderr).try_init(),
     };
     // Only a test that starts two daemons in one process meets a second one.
@@ -31,6 +34,20 @@ pub(super) fn start(level: &str, file: Option<File>) {
     }));
 }
 
+/// A log that loses lines where the disk takes none, and stops nothing by it.
+struct BestEffort(File);
+
+impl Write for BestEffort {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        let _ = self.0.write_all(text);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Opens the log of a home; one that has grown large becomes `substratd.log.1`.
 pub(super) fn open(home: &Path) -> io::Result<File> {
     let path = home.join("substratd.log");
@@ -38,4 +55,18 @@ pub(super) fn open(home: &Path) -> io::Result<File> {
         std::fs::rename(&path, home.join("substratd.log.1"))?;
     }
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_does_not_stop_whoever_logs() {
+        // A device that is always full.
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut log = BestEffort(full);
+        assert_eq!(log.write(b"line").unwrap(), 4);
+        log.flush().unwrap();
+    }
 }

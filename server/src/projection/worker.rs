@@ -1,6 +1,6 @@
 //! The thread that writes projections behind the journal, and the one that writes checkpoints.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -74,6 +74,8 @@ struct Shared {
     checkpoint: AtomicU64,
     segments: AtomicU32,
     failed: Mutex<Option<Error>>,
+    /// Whether projections wait for space.
+    full: AtomicBool,
 }
 
 /// A handle on the threads; clones share it.
@@ -190,11 +192,7 @@ fn project(
     while let Err(error) = projector.end_recovery() {
         wait_if_full(shared)(error)?;
     }
-    for folder in projector.quarantined() {
-        tracing::error!(folder, "damaged, and set aside");
-    }
-    *lock(&shared.mended) =
-        Mended { repaired: projector.repaired(), quarantined: projector.quarantined().to_vec() };
+    note_mended(shared, &projector);
     // Whether session records may wait for a quiet moment.
     let mut behind = true;
     loop {
@@ -249,10 +247,22 @@ fn append(
     while let Err(error) = projector.flush() {
         wait_if_full(shared)(error)?;
     }
+    shared.full.store(false, Ordering::Relaxed);
+    note_mended(shared, projector);
     let bytes: u64 = commits.iter().map(|commit| size(commit)).sum();
     shared.backlog.fetch_sub(bytes, Ordering::Relaxed);
     commits.clear();
     Ok(())
+}
+
+/// Tells what was found wrong with files, when more was.
+fn note_mended(shared: &Shared, projector: &Projector) {
+    let mut mended = lock(&shared.mended);
+    for folder in projector.quarantined().iter().skip(mended.quarantined.len()) {
+        tracing::error!(folder, "damaged, and set aside");
+        mended.quarantined.push(folder.clone());
+    }
+    mended.repaired = projector.repaired();
 }
 
 /// Waits for space if that is what is missing.
@@ -262,7 +272,9 @@ fn wait_if_full(shared: &Shared) -> impl FnOnce(Error) -> Result<bool, Error> + 
         if !matches!(error, Error::Disk(journal::Error::Full)) || queue.closed {
             return Err(error);
         }
-        tracing::error!("the disk is full: projections wait for space");
+        if !shared.full.swap(true, Ordering::Relaxed) {
+            tracing::error!("the disk is full: the logs of agents wait for space");
+        }
         drop(shared.work.wait_timeout(queue, FULL_RETRY));
         Ok(true)
     }
