@@ -314,15 +314,24 @@ impl Driver {
                 let (busy, waiting) = self.core.state().busy_and_waiting();
                 // Whoever asked may have gone.
                 let _ = running.send((busy + waiting) as u32);
-                if self.drain.is_none() {
-                    let until = Instant::now() + limit.unwrap_or(self.limits.drain);
-                    self.drain = Some(Drain { until, cancelled: false, stopped: false });
-                    self.core.policy_mut().draining = true;
-                    self.handle.shared.draining.send_replace(true);
-                    self.command(Command::Drain);
-                }
+                self.drain(limit);
             }
         }
+    }
+
+    /// Begins to stop; asked again, it may only become sooner.
+    fn drain(&mut self, limit: Option<Duration>) {
+        if let Some(drain) = &mut self.drain {
+            if let Some(limit) = limit {
+                drain.until = drain.until.min(Instant::now() + limit);
+            }
+            return;
+        }
+        let until = Instant::now() + limit.unwrap_or(self.limits.drain);
+        self.drain = Some(Drain { until, cancelled: false, stopped: false });
+        self.core.policy_mut().draining = true;
+        self.handle.shared.draining.send_replace(true);
+        self.command(Command::Drain);
     }
 
     fn submit(
