@@ -79,10 +79,16 @@ pub(crate) fn is_lost(status: &Status) -> bool {
         // What the daemon itself refuses has a reason.
         Code::Unavailable => wire.reason.is_empty() || wire.reason == "DRAINING",
         Code::Unknown | Code::Cancelled | Code::Internal => {
-            wire.reason.is_empty() && std::error::Error::source(status).is_some()
+            let failed_here = std::error::Error::source(status).is_some();
+            wire.reason.is_empty() && failed_here && !is_timeout(status)
         }
         _ => false,
     }
+}
+
+/// Whether the time that `--timeout` gives is up, as this side says it.
+fn is_timeout(status: &Status) -> bool {
+    status.code() == Code::Cancelled && status.message().contains("Timeout")
 }
 
 impl From<Status> for Error {
@@ -101,10 +107,7 @@ impl From<Status> for Error {
             Code::Unavailable => Kind::Unreachable,
             _ => Kind::Failed,
         };
-        // Only this side says so: the timeout is a flag of this command.
-        let timed_out = kind == Kind::TimedOut
-            || (wire.code == Code::Cancelled && wire.message.contains("Timeout"));
-        if timed_out {
+        if kind == Kind::TimedOut || is_timeout(&status) {
             let hint = "give more time with --timeout; what was begun goes on in the daemon";
             return Self::new(Kind::TimedOut, "no answer in time", hint);
         }
@@ -115,5 +118,24 @@ impl From<Status> for Error {
 impl From<std::io::Error> for Error {
     fn from(error: std::io::Error) -> Self {
         Self::failed(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed_here(code: Code, message: &str) -> Status {
+        let mut status = Status::new(code, message);
+        status.set_source(std::sync::Arc::new(std::io::Error::other("the connection")));
+        status
+    }
+
+    #[test]
+    fn a_timeout_is_not_a_lost_daemon() {
+        let late = failed_here(Code::Cancelled, "Timeout expired");
+        assert!(!is_lost(&late));
+        assert_eq!(Error::from(late).exit_code(), 124);
+        assert!(is_lost(&failed_here(Code::Cancelled, "operation was canceled")));
     }
 }
