@@ -15,7 +15,7 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::args::Global;
 use crate::commands::daemon;
-use crate::error::Error;
+use crate::error::{Error, Kind};
 
 /// Where a daemon is, and how to ask it.
 #[derive(Clone)]
@@ -64,11 +64,14 @@ impl Place {
 
     fn unreachable(&self) -> Error {
         let socket = self.socket.display();
-        Error::unreachable(if self.socket.symlink_metadata().is_ok() {
-            format!("the daemon does not answer on {socket}")
-        } else {
-            format!("the daemon does not run: there is no {socket}")
-        })
+        match self.socket.symlink_metadata() {
+            Ok(_) => Error::unreachable(format!("the daemon does not answer on {socket}")),
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                let hint = "run as the user that the daemon runs as";
+                Error::new(Kind::Denied, format!("{socket} belongs to another user"), hint)
+            }
+            Err(_) => Error::unreachable(format!("the daemon does not run: there is no {socket}")),
+        }
     }
 }
 

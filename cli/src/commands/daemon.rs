@@ -119,7 +119,7 @@ async fn start_with(place: &Place, set: &[String]) -> Result<String, Error> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(|error| Error::failed(format!("substratd could not be started: {error}")))?;
+        .map_err(|error| not_startable(&error))?;
     // The pipe closes when the daemon serves, or has ended: no guessing how long that takes.
     let (mut stdout, mut stderr) = (child.stdout.take(), child.stderr.take());
     let read = tokio::task::spawn_blocking(move || {
@@ -145,7 +145,7 @@ fn not_started(place: &Place, complained: &str) -> Error {
     let said = complained.lines().find_map(|line| line.strip_prefix("substratd: "));
     match said {
         Some(said) => {
-            let (message, hint) = said.split_once("; ").unwrap_or((said, ""));
+            let (message, hint) = message_and_hint(said);
             Error::new(Kind::Failed, format!("the daemon did not start: {message}"), hint)
         }
         None => {
@@ -155,6 +155,18 @@ fn not_started(place: &Place, complained: &str) -> Error {
             Error::new(Kind::Failed, format!("the daemon did not start: {last}"), hint)
         }
     }
+}
+
+/// The binary cannot be run.
+fn not_startable(error: &std::io::Error) -> Error {
+    let hint =
+        "put substratd beside substratctl or on the PATH, or set SUBSTRAT_DAEMON to its path";
+    Error::new(Kind::Failed, format!("substratd could not be started: {error}"), hint)
+}
+
+/// What the daemon complained of, and what it says to do next.
+fn message_and_hint(said: &str) -> (&str, &str) {
+    said.split_once("; ").unwrap_or((said, ""))
 }
 
 /// Whether a home's configuration says `autostart = true`.
@@ -173,11 +185,12 @@ pub(crate) fn offline_config(home: &Path) -> Result<v1::GetConfigResponse, Error
         .arg("--print-config")
         .stderr(Stdio::piped())
         .output()
-        .map_err(|error| Error::failed(format!("substratd could not be started: {error}")))?;
+        .map_err(|error| not_startable(&error))?;
     if !shown.status.success() {
         let complained = String::from_utf8_lossy(&shown.stderr).trim().to_owned();
-        let message = complained.strip_prefix("substratd: ").unwrap_or(&complained);
-        return Err(Error::invalid(message));
+        let said = complained.strip_prefix("substratd: ").unwrap_or(&complained);
+        let (message, hint) = message_and_hint(said);
+        return Err(Error::new(Kind::Invalid, message, hint));
     }
     v1::GetConfigResponse::decode(shown.stdout.as_slice())
         .map_err(|error| Error::failed(format!("substratd gave no configuration: {error}")))

@@ -20,7 +20,7 @@ use crate::service::DEFAULT_PROVIDER;
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
-    #[error("{path}: {error}")]
+    #[error("{path}: {error}; make it a file that its owner can read, or remove it")]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -28,12 +28,16 @@ pub enum ConfigError {
         error: std::io::Error,
     },
     /// The file is no TOML.
-    #[error("{path}: {error}")]
+    #[error("{path}: line {line}, column {column}: {problem}")]
     Syntax {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and where.
-        error: Box<toml::de::Error>,
+        /// Where, from 1.
+        line: usize,
+        /// Where in the line, from 1.
+        column: usize,
+        /// What is wrong there.
+        problem: String,
     },
     /// There is no such key.
     #[error("{source_name}: unknown key {key:?}{}", did_you_mean(key))]
@@ -212,6 +216,15 @@ const ENV_PREFIX: &str = "SUBSTRAT_";
 /// Variables with that start that are no keys.
 const OTHER_VARIABLES: [&str; 3] = ["SUBSTRAT_HOME", "SUBSTRAT_SOCKET", "SUBSTRAT_DAEMON"];
 
+fn syntax(path: &Path, text: &str, error: &toml::de::Error) -> ConfigError {
+    let start = error.span().map_or(0, |span| span.start);
+    let before = text.get(..start).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    let problem = error.message().replace('\n', ", ");
+    ConfigError::Syntax { path: path.to_owned(), line, column, problem }
+}
+
 fn find(name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.name == name)
 }
@@ -260,10 +273,7 @@ impl Config {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(ConfigError::Unreadable { path: path.to_owned(), error }),
         };
-        let table: toml::Table = text.parse().map_err(|error| {
-            let (path, error) = (path.to_owned(), Box::new(error));
-            ConfigError::Syntax { path, error }
-        })?;
+        let table: toml::Table = text.parse().map_err(|error| syntax(path, &text, &error))?;
         self.read_table("", &table, &path.display().to_string())
     }
 
@@ -486,7 +496,8 @@ mod tests {
         assert!(error.contains("roots, all, none"), "{error}");
         let error = load("", &[("SUBSTRAT_RESUMEE", "x")], &[]).unwrap_err();
         assert!(error.contains("SUBSTRAT_RESUMEE"), "{error}");
-        let error = load("a = [", &[], &[]).unwrap_err();
-        assert!(error.contains("line 1") || error.contains("config.toml"), "{error}");
+        let error = load("resume = \"all\"\n[slots\n", &[], &[]).unwrap_err();
+        assert!(error.contains("config.toml: line 2, column 7: "), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
     }
 }

@@ -12,7 +12,9 @@ use rustix::fs::FlockOperation;
 #[derive(Debug, thiserror::Error)]
 pub enum HomeError {
     /// It belongs to someone else.
-    #[error("{path} belongs to user {owner}, and this is user {own}: use a home of your own")]
+    #[error(
+        "{path} belongs to user {owner}, and this is user {own}; give a home of your own with --home"
+    )]
     NotOwn {
         /// The home.
         path: PathBuf,
@@ -22,7 +24,7 @@ pub enum HomeError {
         own: u32,
     },
     /// Others can write to it.
-    #[error("{path} can be written to by others (mode {mode:o}): run chmod 700 {path}")]
+    #[error("{path} can be written to by others (mode {mode:o}); run chmod 700 {path}")]
     Open {
         /// The home.
         path: PathBuf,
@@ -30,13 +32,13 @@ pub enum HomeError {
         mode: u32,
     },
     /// It is no folder.
-    #[error("{path} is not a folder")]
+    #[error("{path} is not a folder; give a folder with --home")]
     NotAFolder {
         /// The home.
         path: PathBuf,
     },
     /// Another daemon has it.
-    #[error("a daemon already runs on {path}{}", .pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default())]
+    #[error("a daemon already runs on {path}{}; use it, stop it, or give another home with --home", .pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default())]
     Taken {
         /// The home.
         path: PathBuf,

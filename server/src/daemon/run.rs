@@ -15,7 +15,7 @@ use super::adapters::{FromProjections, Tail, ToProjections};
 use super::{Config, ConfigError, Home, HomeError, logging};
 use crate::engine::{Engine, Fatal, Handle, Parts, RandomIds, now};
 use crate::journal::{self, Disk, Journal, OsDisk};
-use crate::model::Context;
+use crate::model::{BadLine, Context};
 use crate::projection::Worker;
 use crate::provider::{self, Provider};
 use crate::recovery::{self, Recovered, Report};
@@ -57,6 +57,14 @@ pub enum RunError {
     /// The API could not be served.
     #[error("the API cannot be served: {0}")]
     Serve(String),
+    /// The API socket cannot be bound.
+    #[error("the socket {path} cannot be bound: {error}; give another with --socket")]
+    Socket {
+        /// The socket.
+        path: PathBuf,
+        /// What the system said.
+        error: std::io::Error,
+    },
     /// The system refused something.
     #[error("{what}: {error}")]
     Io {
@@ -72,6 +80,9 @@ fn way_out(error: &recovery::Error) -> &'static str {
     match error {
         recovery::Error::Journal(journal::Error::Full) => "; make room and start again",
         recovery::Error::Journal(journal::Error::Version { .. }) => "; start a newer daemon",
+        recovery::Error::Event { error: BadLine::Unknown(_), .. } => {
+            "; a newer daemon wrote it: start that one"
+        }
         recovery::Error::Journal(journal::Error::Corrupt { .. })
         | recovery::Error::Event { .. }
         | recovery::Error::JournalMissing
@@ -209,7 +220,8 @@ async fn serve(
     let (engine, handle) = Engine::new(state, effects, policy, Box::new(ids), archive, parts);
     let about = about(home, config, report, took, tail);
     let socket = options.socket.clone().unwrap_or_else(|| home.path().join("substratd.sock"));
-    let listener = bind(&socket).map_err(io("binding the socket"))?;
+    let listener =
+        bind(&socket).map_err(|error| RunError::Socket { path: socket.clone(), error })?;
     let api = Api::new(handle.clone(), files, about);
     let (stop, stopped) = oneshot::channel::<()>();
     let users = config.allowed_users();

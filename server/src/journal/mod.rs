@@ -73,7 +73,7 @@ pub enum Error {
         problem: String,
     },
     /// Written by a version that this one does not know.
-    #[error("{file} has format version {version}; this daemon reads up to {}", frame::VERSION)]
+    #[error("{file} has format version {version}, and this daemon reads up to {}", frame::VERSION)]
     Version {
         /// The segment, relative to the home.
         file: String,

@@ -263,9 +263,13 @@ impl Rejection {
             Self::AgentTerminated { .. } => "create a new agent".into(),
             Self::AgentHasChildren { .. } => "end the children first, or end it recursively".into(),
             Self::AgentNotGated { .. } => "gate it first".into(),
-            Self::TreeLimit { .. } => "end agents that are done, or raise the limit".into(),
+            Self::TreeLimit { .. } => {
+                "end agents that are done, or raise limits.agents or limits.depth".into()
+            }
             Self::NameInvalid { .. } => "use 1 to 64 bytes without spaces or \"/\"".into(),
-            Self::MetadataInvalid { .. } => "use keys of 1 to 64 bytes and short values".into(),
+            Self::MetadataInvalid { .. } => {
+                "use at most 64 keys of 1 to 64 bytes, with values of at most 4,096".into()
+            }
             Self::ProviderUnknown { known, .. } => format!("use one of: {}", known.join(", ")),
             Self::NotANeighbour { .. } => {
                 "message your parent, a child or a sibling, and let it pass the word on".into()
@@ -290,7 +294,10 @@ impl Rejection {
             Self::WorkspaceInUse { .. } => "end the agents and delete the workspaces in it".into(),
             Self::LinkExists { .. } => "choose another mount path, or unlink that one".into(),
             Self::LinkNotFound { .. } => "show the workspace to see its links".into(),
-            Self::LinkForbidden { .. } => "link a folder outside of the daemon's home".into(),
+            Self::LinkForbidden { .. } => {
+                "give the absolute path of a folder that is there, outside of the daemon's home"
+                    .into()
+            }
             Self::PathInvalid { .. } => "use a path relative to the root of the workspace".into(),
             Self::RequestIdReused { .. } => "use a new request id for a new request".into(),
             Self::RecordTooLarge { .. } => "ask for less at once".into(),

@@ -62,7 +62,8 @@ impl Api {
         };
         provider.check(instructions).map_err(|error| {
             let message = format!("the script does not run: {error}");
-            let hint = "see docs/scripted.md for what a script looks like";
+            let hint = "a scripted agent's instructions are a script with fn turn(prompt); see \
+                        docs/scripted.md";
             status(Code::InvalidArgument, Reason::ScriptInvalid, message, hint)
         })
     }

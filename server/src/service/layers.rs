@@ -69,7 +69,8 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         if !self.guard.allows(&request) {
-            let hint = "run as the user that the daemon runs as, or let it allow your user id";
+            let hint = "run as the user that the daemon runs as, or have your user id added to its \
+                        allow_users";
             let message = "the daemon belongs to another user";
             let refused =
                 status(Code::PermissionDenied, Reason::PeerNotAllowed, message, hint).into_http();

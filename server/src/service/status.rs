@@ -224,7 +224,8 @@ pub(super) fn unanswered(agent: &str, answer: &Answer) -> Status {
             (Reason::TurnFailed, format!("turn {turn} of {agent} failed{kind}: {error}"), hint)
         }
         Answer::Cancelled { turn } => {
-            (Reason::TurnCancelled, format!("turn {turn} of {agent} was cancelled"), "")
+            let hint = "its message was dropped; send it again if it is still wanted";
+            (Reason::TurnCancelled, format!("turn {turn} of {agent} was cancelled"), hint)
         }
         Answer::Terminated => {
             let hint = "create a new agent";
