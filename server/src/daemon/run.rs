@@ -19,7 +19,7 @@ use crate::model::{BadLine, Context};
 use crate::projection::Worker;
 use crate::provider::{self, Provider};
 use crate::recovery::{self, Recovered, Report};
-use crate::service::{About, Api, Sockets, bind, unbind};
+use crate::service::{About, Api, Sockets, bind};
 use crate::workspace::Files;
 
 /// What a daemon is started with.
@@ -86,6 +86,7 @@ fn way_out(error: &recovery::Error) -> &'static str {
         recovery::Error::Journal(journal::Error::Corrupt { .. })
         | recovery::Error::Event { .. }
         | recovery::Error::JournalMissing
+        | recovery::Error::JournalBehind { .. }
         | recovery::Error::Projection(_) => {
             "; nothing was changed. Restore the home from a backup, or see \
              docs/errors/JOURNAL_DAMAGED.md for what can be saved by hand"
@@ -192,6 +193,11 @@ async fn serve(
     stderr: Option<std::fs::File>,
 ) -> Result<(), RunError> {
     let providers = provider::all(config.scripted());
+    let socket = options.socket.clone().unwrap_or_else(|| home.path().join("substratd.sock"));
+    // Before anything is written. Who connects now is served in a moment.
+    let users = config.allowed_users();
+    let (listener, bound) = bind(&socket, !users.is_empty())
+        .map_err(|error| RunError::Socket { path: socket.clone(), error })?;
     let Started { recovered, took, disk, ids } = recover(home, config, &providers)?;
     let Recovered { state, effects, writer, projector, report } = recovered;
     let journal = Journal::start(writer).map_err(io("starting the journal"))?;
@@ -219,12 +225,8 @@ async fn serve(
     let policy = config.policy(&infos);
     let (engine, handle) = Engine::new(state, effects, policy, Box::new(ids), archive, parts);
     let about = about(home, config, report, took, tail);
-    let socket = options.socket.clone().unwrap_or_else(|| home.path().join("substratd.sock"));
-    let listener =
-        bind(&socket).map_err(|error| RunError::Socket { path: socket.clone(), error })?;
     let api = Api::new(handle.clone(), files, about);
     let (stop, stopped) = oneshot::channel::<()>();
-    let users = config.allowed_users();
     let mut server = std::pin::pin!(api.serve(listener, &users, async move {
         // A dropped sender means the same.
         let _ = stopped.await;
@@ -242,7 +244,7 @@ async fn serve(
         Ok(error) = projection_failed => Err(error.into()),
         () = &mut signals => Err(RunError::Serve("the signals ended".to_owned())),
     };
-    unbind(&socket);
+    drop(bound);
     let sequence = ended?.sequence;
     // Streams that watch end with the server; they get a moment to say goodbye.
     let _ = stop.send(());

@@ -185,6 +185,24 @@ impl Log {
     }
 }
 
+/// The first sequence above `last` in the lines of a log from an offset on.
+pub(super) fn sequence_after(
+    disk: &dyn Disk,
+    session: Option<SessionId>,
+    offset: u64,
+    last: u64,
+) -> io::Result<Option<u64>> {
+    let Some(log) = Log::open(disk, session)? else { return Ok(None) };
+    let mut found = None;
+    log.lines(offset, |line| {
+        let entry = Entry::decode(line).ok();
+        let later = entry.filter(|entry| entry.session == session && entry.seq > last);
+        found = later.map(|entry| entry.seq);
+        found.is_none()
+    })?;
+    Ok(found)
+}
+
 /// Hands out every whole line of a log, with the offset where it starts. Returns the offset after
 /// the last whole line.
 pub(super) fn each_line(

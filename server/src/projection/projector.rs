@@ -136,6 +136,28 @@ impl Projector {
         Ok(())
     }
 
+    /// An event log that holds an event after `last`, and the sequence of that event.
+    ///
+    /// Logs are written after the journal, so what they hold beyond it was lost from it. Called
+    /// when all of the journal was pushed, and nothing else.
+    pub fn ahead_of(&self, last: u64) -> Result<Option<(String, u64)>, Error> {
+        let known = self.extents.keys().copied();
+        let new = self.pending.texts.keys().map(|(session, _)| *session);
+        for session in known.chain(new).chain([None]) {
+            let key = (session, Kind::Events);
+            let pending = self.pending.texts.get(&key).map_or(0, Vec::len) as u64;
+            let (end, path) = (self.extent(key) + pending, path_of(key));
+            if self.disk.size(&path).is_ok_and(|size| size > end) {
+                let failed = journal::Error::io(format!("reading {path}"));
+                let found = super::log::sequence_after(&*self.disk, session, end, last);
+                if let Some(sequence) = found.map_err(failed)? {
+                    return Ok(Some((path, sequence)));
+                }
+            }
+        }
+        Ok(None)
+    }
+
     /// How long the files are.
     pub fn extents(&self) -> &Extents {
         &self.extents

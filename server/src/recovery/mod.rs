@@ -37,6 +37,19 @@ pub enum Error {
         /// What is wrong.
         error: BadLine,
     },
+    /// A log has what the journal does not have any more, although the journal is written first.
+    #[error(
+        "the journal ends at event {last}, but {file} holds event {sequence}: \
+         acknowledged events are missing from the journal"
+    )]
+    JournalBehind {
+        /// Sequence of the last event in the journal.
+        last: u64,
+        /// The log, relative to the home.
+        file: String,
+        /// Sequence of an event in it.
+        sequence: u64,
+    },
     /// There are agents, but neither a journal nor a checkpoint.
     #[error("the journal is missing, but there are logs of agents")]
     JournalMissing,
@@ -156,6 +169,9 @@ impl Scanned {
         let mut projector = Projector::new(disk.clone(), marks.extents, options.max_open_files);
         projector.begin_recovery(&options.boot);
         let (state, projector) = replay(&scan, &*disk, state, projector, marks.records_behind)?;
+        if let Some((file, sequence)) = projector.ahead_of(state.seq())? {
+            return Err(Error::JournalBehind { last: state.seq(), file, sequence });
+        }
         report.replayed = state.seq() - after;
         report.clean = state.is_clean();
         let writer = Writer::open(disk, options.journal, &scan)?;

@@ -342,6 +342,25 @@ fn a_log_shorter_than_it_durably_was_is_set_aside_and_said() {
 }
 
 #[test]
+fn a_journal_that_lost_its_end_is_refused() {
+    let (disk, _) = told(7, None);
+    let (path, segment) = disk
+        .contents()
+        .into_iter()
+        .rfind(|(path, bytes)| path.ends_with(".wal") && bytes[journal::frame::HEADER] != 0)
+        .unwrap();
+    let end = segment.iter().rposition(|byte| *byte != 0).unwrap();
+    let zeros = vec![0; 200];
+    disk.open(&path).unwrap().write_at(&zeros, end as u64 - 199).unwrap();
+    match Daemon::start(&disk, "boot 1", 1).map(drop) {
+        Err(Error::JournalBehind { last, sequence, file }) => {
+            assert!(sequence > last && file.ends_with("events.jsonl"), "{sequence} {file}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn logs_that_differ_from_the_journal_are_mended() {
     let (disk, _) = told(8, None);
     let expected = {

@@ -138,14 +138,19 @@ impl Api {
     }
 }
 
-/// Binds the API socket.
-pub fn bind(path: &Path) -> std::io::Result<UnixListenerStream> {
-    socket::bind(path)
+/// The bound API socket, which is removed when this is dropped.
+pub struct Bound(PathBuf);
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        socket::remove(&self.0);
+    }
 }
 
-/// Removes the API socket.
-pub fn unbind(path: &Path) {
-    socket::remove(path);
+/// Binds the API socket. Others may connect if it is `shared`; who they are is looked at then.
+pub fn bind(path: &Path, shared: bool) -> std::io::Result<(UnixListenerStream, Bound)> {
+    let listener = socket::bind(path, if shared { 0o666 } else { 0o600 })?;
+    Ok((listener, Bound(path.to_owned())))
 }
 
 /// The schema of everything that is served.

@@ -11,17 +11,17 @@ use tokio_stream::wrappers::UnixListenerStream;
 /// Longest path that a socket address holds on Linux, its NUL not counted.
 const MAX_PATH: usize = 107;
 
-/// Binds a socket with mode 0600, in place of one that a dead process left. The caller makes sure
+/// Binds a socket with a mode, in place of one that a dead process left. The caller makes sure
 /// that no living one has it.
 ///
 /// Where the path is too long for a socket, the socket is bound under the runtime folder, and the
 /// path becomes a symbolic link to it: a client follows the link before it connects.
-pub(super) fn bind(path: &Path) -> io::Result<UnixListenerStream> {
+pub(super) fn bind(path: &Path, mode: u32) -> io::Result<UnixListenerStream> {
     let real = real_path(path)?;
     remove(&real);
     // 0600 from the start comes from the umask that the daemon sets.
     let listener = UnixListener::bind(&real)?;
-    std::fs::set_permissions(&real, std::fs::Permissions::from_mode(0o600))?;
+    std::fs::set_permissions(&real, std::fs::Permissions::from_mode(mode))?;
     if real != path {
         remove(path);
         symlink(&real, path)?;

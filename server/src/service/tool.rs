@@ -81,7 +81,7 @@ impl ToolSockets for Sockets {
     fn open(&self, agent: AgentId, session: SessionId, handle: Handle) -> io::Result<SocketGuard> {
         socket::private_folder(&self.folder)?;
         let path = path(&self.folder, session);
-        let incoming = socket::bind(&path)?;
+        let incoming = socket::bind(&path, 0o600)?;
         let stop = CancellationToken::new();
         let stopped = stop.clone().cancelled_owned();
         let tools = ToolServiceServer::new(Tools { agent, engine: handle })

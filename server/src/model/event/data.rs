@@ -482,10 +482,6 @@ words! {
         Updated = "updated",
         /// The daemon stops.
         Shutdown = "shutdown",
-        /// The daemon had died.
-        Recovered = "recovered",
-        /// Its provider task crashed.
-        Crashed = "crashed",
     }
 
     /// Why a message left an inbox undelivered.

@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use super::*;
 use crate::model::{Name, TurnId};
@@ -76,6 +77,7 @@ fn shown(status: &Status) -> String {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "reads and writes the golden text")]
 fn every_refusal_says_what_is_wrong_and_what_to_do() {
     let mut text = String::new();
     for rejection in rejections() {
@@ -93,7 +95,11 @@ fn every_refusal_says_what_is_wrong_and_what_to_do() {
     text += &shown(&unanswered("worker", &Answer::Cancelled { turn }));
     text += &shown(&unanswered("worker", &Answer::Terminated));
     text += &shown(&unreadable(&std::io::Error::other("why")));
-    assert!(text == include_str!("refusals.txt"), "what refusals.txt should hold:\n{text}");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/service/status/refusals.txt");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&golden, &text).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(golden).unwrap(), text, "UPDATE_GOLDEN=1 writes it anew");
 }
 
 #[test]
