@@ -174,8 +174,12 @@ impl State {
         if agent.turn_is(turn).is_none() {
             return;
         }
-        for message in agent.end_turn(entry) {
-            self.requests.set_answered(message, Answered { turn, seq: entry.seq });
+        let messages = agent.end_turn(entry);
+        // The messages of an interrupted turn come again, and are answered then.
+        if !matches!(entry.event, Event::TurnInterrupted(_)) {
+            for message in messages {
+                self.requests.set_answered(message, Answered { turn, seq: entry.seq });
+            }
         }
         self.release_children(id, turn);
     }
