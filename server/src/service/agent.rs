@@ -312,7 +312,9 @@ impl AgentService for Api {
         let recent = recent
             .unwrap_or_else(|panic| Err(std::io::Error::other(panic)))
             .map_err(|error| unreadable(&error))?;
-        response.recent = recent.iter().map(|entry| convert::event(entry, Some(id))).collect();
+        let latest_first = recent.iter().rev().map(|entry| (0, convert::event(entry, Some(id))));
+        response.recent = request::page(latest_first, count).0;
+        response.recent.reverse();
         Ok(Response::new(response))
     }
 
@@ -417,12 +419,12 @@ impl AgentService for Api {
 
 fn inspection(state: &State, agent: &Agent) -> v1::InspectAgentResponse {
     let (party, name) = (Party::Agent(agent.id), agent.name.as_str());
-    let inbox = agent.inbox.iter().take(INSPECTED_MESSAGES);
+    let inbox = agent.inbox.iter().map(|message| (0, convert::message(message, party, name)));
     let children = agent.children.iter().filter_map(|id| state.agent(*id));
     v1::InspectAgentResponse {
         agent: Some(convert::agent(state, agent)),
         turn: agent.turn().map(|turn| convert::turn(agent, turn)),
-        inbox: inbox.map(|message| convert::message(message, party, name)).collect(),
+        inbox: request::page(inbox, INSPECTED_MESSAGES).0,
         children: children.map(|child| convert::agent_brief(state, child)).collect(),
         recent: Vec::new(),
     }

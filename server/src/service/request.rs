@@ -9,6 +9,8 @@ use crate::model::Request;
 
 /// Longest idempotency key, in bytes.
 const MAX_KEY: usize = 128;
+/// Most bytes of a page: half of what a client takes that sets no limit of its own.
+const MAX_PAGE_BYTES: usize = 2 << 20;
 
 /// The idempotency key of a mutation; none if the client gave none.
 pub(super) fn key(
@@ -54,13 +56,23 @@ pub(super) fn page_token(token: &str) -> Result<u64, Status> {
     })
 }
 
-/// A page and the token of the next one, from items that know their places.
-pub(super) fn page<T>(items: impl Iterator<Item = (u64, T)>, size: usize) -> (Vec<T>, String) {
-    let mut taken: Vec<(u64, T)> = items.take(size + 1).collect();
-    let more = taken.len() > size;
-    taken.truncate(size);
-    let next = taken.last().filter(|_| more).map(|(place, _)| place.to_string());
-    (taken.into_iter().map(|(_, item)| item).collect(), next.unwrap_or_default())
+/// A page and the token of the next one, from items that know their places. It ends before it
+/// gets too large for clients with the usual limits, but holds one item at least.
+pub(super) fn page<T: Message>(
+    items: impl Iterator<Item = (u64, T)>,
+    size: usize,
+) -> (Vec<T>, String) {
+    let (mut taken, mut bytes) = (Vec::new(), 0);
+    let mut last = 0;
+    for (place, item) in items {
+        bytes += item.encoded_len();
+        if taken.len() == size || (bytes > MAX_PAGE_BYTES && !taken.is_empty()) {
+            return (taken, last.to_string());
+        }
+        last = place;
+        taken.push(item);
+    }
+    (taken, String::new())
 }
 
 /// Text of a client, short enough for an error.
@@ -107,7 +119,7 @@ mod tests {
 
     #[test]
     fn pages_follow_each_other_to_the_end() {
-        let items = || (1..=7u64).map(|place| (place, format!("item {place}")));
+        let items = || (1..=7u64).map(|place| (place, message(&format!("item {place}"))));
         let mut seen = Vec::new();
         let mut token = String::new();
         loop {
@@ -138,5 +150,17 @@ mod tests {
         }
         let long = page_token(&"ü".repeat(1000)).unwrap_err();
         assert!(long.message().len() < 300, "{}", long.message());
+    }
+
+    #[test]
+    fn a_page_ends_before_it_is_too_large_for_a_client() {
+        let large = "x".repeat(MAX_PAGE_BYTES / 2);
+        let items = || (1..=5).map(|place| (place, message(&large)));
+        let (found, token) = page(items(), 100);
+        assert_eq!((found.len(), token.as_str()), (1, "1"));
+        let (found, token) = page((1..=5).map(|place| (place, message("x"))), 3);
+        assert_eq!((found.len(), token.as_str()), (3, "3"));
+        let (found, token) = page((1..=5).map(|place| (place, message("x"))), 5);
+        assert_eq!((found.len(), token.as_str()), (5, ""));
     }
 }

@@ -154,8 +154,12 @@ impl SessionService for Api {
         let from = request::page_token(&message.page_token)?.max(message.from_sequence);
         let filter = self.filter(message.agent, message.types).await?;
         let (found, next) = list(self, &filter, from, size).await?;
-        let events = found.iter().map(|(entry, agent)| convert::event(entry, *agent)).collect();
-        let next_page_token = next.map(|next| next.to_string()).unwrap_or_default();
+        // The token of a page of events is where the next one starts.
+        let starts = found.iter().skip(1).map(|(entry, _)| entry.seq).chain([next.unwrap_or(0)]);
+        let events = found.iter().map(|(entry, agent)| convert::event(entry, *agent));
+        let (events, cut) = request::page(starts.zip(events), size);
+        let next = next.map(|next| next.to_string()).unwrap_or_default();
+        let next_page_token = if cut.is_empty() { next } else { cut };
         Ok(Response::new(v1::ListEventsResponse { events, next_page_token }))
     }
 
