@@ -96,6 +96,13 @@ const KEYS: &[Key] = &[
         description: "user ids that may use the API beside the owner",
     },
     Key {
+        name: "attach.silence_seconds",
+        default: || Value::Integer(15),
+        fits: number(1, 3600),
+        description: "after how long a silent attached client is dropped; it is to send a \
+                      heartbeat every 5",
+    },
+    Key {
         name: "autostart",
         default: || Value::Boolean(false),
         fits: Fits::Switch,
@@ -360,6 +367,11 @@ impl Config {
     /// and by work on files.
     pub fn blocking_threads(&self) -> usize {
         self.size("slots.scripted") + self.size("limits.waiting") + 64
+    }
+
+    /// After how long a silent client of an attached stream is taken for dead.
+    pub fn attach_silence(&self) -> Duration {
+        Duration::from_secs(self.number("attach.silence_seconds"))
     }
 
     /// Limits of scripts.

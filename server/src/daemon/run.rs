@@ -274,6 +274,7 @@ fn about(
         recovery_took,
         config: config.show(),
         slots: config.slots(),
+        silence: config.attach_silence(),
         journal: Box::new(move || same.status()),
         mended: Box::new(move || tail.mended()),
     }

@@ -348,7 +348,9 @@ impl Driver {
         }
         let answered = request.and_then(|request| self.core.state().requests().answered(request));
         let outcome = self.core.submit(command, request, (self.clock)());
-        if let (Ok(Outcome::Message { message, .. }), Some(attend)) = (&outcome, attend) {
+        if let (Ok(Outcome::Message { message, .. }), Some(attend)) = (&outcome, attend)
+            && answered.is_none()
+        {
             self.answers.entry(*message).or_default().push(attend);
         }
         let sequence = self.core.state().seq();

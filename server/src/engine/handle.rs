@@ -150,7 +150,18 @@ impl Handle {
         command: Command,
         request: Option<Request>,
     ) -> Result<Outcome, Refusal> {
-        Ok(self.submit(command, request, None).await?.outcome)
+        self.begin(command, request).await?.await
+    }
+
+    /// Hands a mutation over: what is handed over first is decided first. What is returned
+    /// resolves when it is durable.
+    pub async fn begin(
+        &self,
+        command: Command,
+        request: Option<Request>,
+    ) -> Result<impl Future<Output = Result<Outcome, Refusal>> + use<>, Refusal> {
+        let done = self.submit(command, request, None).await?;
+        Ok(async { Ok(durable(done).await?.outcome) })
     }
 
     /// Sends a message, and waits until it is durable. The answer is waited for with what is
@@ -160,20 +171,32 @@ impl Handle {
         command: Command,
         request: Option<Request>,
     ) -> Result<Waiting, Refusal> {
+        self.begin_send(command, request).await?.await
+    }
+
+    /// As [`Handle::begin`], for a message.
+    pub async fn begin_send(
+        &self,
+        command: Command,
+        request: Option<Request>,
+    ) -> Result<impl Future<Output = Result<Waiting, Refusal>> + use<>, Refusal> {
         let (attend, answer) = oneshot::channel();
         let done = self.submit(command, request, Some(attend)).await?;
-        match done.outcome {
-            Outcome::Message { agent, message } => Ok(Waiting {
-                agent,
-                message,
-                sequence: done.sequence,
-                answered: done.answered,
-                answer,
-            }),
-            other => Err(Refusal::Rejected(Rejection::Bug {
-                what: format!("sending a message came to {other:?}"),
-            })),
-        }
+        Ok(async {
+            let done = durable(done).await?;
+            match done.outcome {
+                Outcome::Message { agent, message } => Ok(Waiting {
+                    agent,
+                    message,
+                    sequence: done.sequence,
+                    answered: done.answered,
+                    answer,
+                }),
+                other => Err(Refusal::Rejected(Rejection::Bug {
+                    what: format!("sending a message came to {other:?}"),
+                })),
+            }
+        })
     }
 
     async fn submit(
@@ -181,11 +204,11 @@ impl Handle {
         command: Command,
         request: Option<Request>,
         attend: Option<oneshot::Sender<Answer>>,
-    ) -> Result<Done, Refusal> {
+    ) -> Result<oneshot::Receiver<Result<Done, Refusal>>, Refusal> {
         let (told, done) = oneshot::channel();
         let input = Input::Submit { command, request, told, attend };
         self.inputs.send(input).await.map_err(|_| Refusal::Stopped)?;
-        done.await.map_err(|_| Refusal::Stopped)?
+        Ok(done)
     }
 
     /// Reads the state. What is returned is durable.
@@ -268,6 +291,10 @@ impl Handle {
     pub fn providers(&self) -> &[Arc<dyn Provider>] {
         &self.shared.providers
     }
+}
+
+async fn durable(done: oneshot::Receiver<Result<Done, Refusal>>) -> Result<Done, Refusal> {
+    done.await.map_err(|_| Refusal::Stopped)?
 }
 
 /// Spreads consecutive numbers over all 64 bits, each to another (splitmix64).

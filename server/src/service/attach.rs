@@ -1,10 +1,9 @@
 //! AttachService: one stream that shows an agent, or a subtree, live.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use futures_util::stream::{self, BoxStream, FuturesUnordered};
+use futures_util::stream::{self, BoxStream, FuturesOrdered, FuturesUnordered};
 use futures_util::{FutureExt, StreamExt};
 use substrat_proto::Refusal as Wire;
 use substrat_proto::v1;
@@ -23,12 +22,10 @@ use super::{Api, convert, request};
 use crate::engine::{Answer, Span};
 use crate::model::{Agent, AgentId, Command, Entry, Event, Party, State};
 
-/// How often each side says that it is alive.
-const HEARTBEAT: Duration = Duration::from_secs(5);
-/// After how long a silent client is taken for dead.
-const DEAD: Duration = Duration::from_secs(15);
 /// Events that are woven in at once.
 const STEP: usize = 256;
+/// Inputs of one client that may be on their way to the journal.
+const MAX_INPUTS: usize = 256;
 
 #[tonic::async_trait]
 impl AttachService for Api {
@@ -95,8 +92,8 @@ struct Attached {
     source: Source,
     weave: Weave,
     requests: Option<Streaming<v1::AttachRequest>>,
-    /// Inputs on their way to the journal.
-    inputs: FuturesUnordered<Input>,
+    /// Inputs on their way to the journal, in the order in which they came.
+    inputs: FuturesOrdered<Input>,
     /// Held so that answers are known to be seen here, and need not go to USER's inbox.
     answers: FuturesUnordered<oneshot::Receiver<Answer>>,
     heartbeat: tokio::time::Interval,
@@ -137,7 +134,7 @@ impl Attached {
                 return Err(invalid("last_turns must be between 1 and 1,000"));
             }
         };
-        let mut heartbeat = interval(HEARTBEAT);
+        let mut heartbeat = interval(api.about.silence / 3);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         heartbeat.reset();
         let mut attached = Self {
@@ -147,7 +144,7 @@ impl Attached {
             source: Source::new(api.clone(), cursor),
             weave: Weave::default(),
             requests: Some(requests),
-            inputs: FuturesUnordered::new(),
+            inputs: FuturesOrdered::new(),
             answers: FuturesUnordered::new(),
             heartbeat,
             heard: Instant::now(),
@@ -210,7 +207,7 @@ impl Attached {
             }
             match self.wait().await? {
                 Woken::News | Woken::Answered => {}
-                Woken::Request(Ok(Some(request))) => self.request(request)?,
+                Woken::Request(Ok(Some(request))) => self.request(request).await?,
                 // A client that says nothing more still watches; one whose stream broke is gone.
                 Woken::Request(Ok(None)) => self.requests = None,
                 Woken::Request(Err(_)) => return Ok(None),
@@ -228,10 +225,11 @@ impl Attached {
     }
 
     async fn wait(&mut self) -> Result<Woken, Status> {
+        let has_room = self.inputs.len() < MAX_INPUTS;
         let requests = async {
             match &mut self.requests {
-                Some(requests) => requests.message().await,
-                None => std::future::pending().await,
+                Some(requests) if has_room => requests.message().await,
+                _ => std::future::pending().await,
             }
         };
         let told = self.told_draining;
@@ -254,8 +252,10 @@ impl Attached {
     }
 
     fn beat(&mut self) -> Result<(), Status> {
-        if self.requests.is_some() && self.heard.elapsed() > DEAD {
-            let message = "the client was silent for 15 seconds and is taken for dead";
+        let silence = self.api.about.silence;
+        if self.requests.is_some() && self.heard.elapsed() > silence {
+            let seconds = silence.as_secs();
+            let message = format!("the client was silent for {seconds} s and is taken for dead");
             let hint = "send a heartbeat every 5 seconds; attach again with your cursor";
             return Err(status(Code::Aborted, Reason::PeerSilent, message, hint));
         }
@@ -263,18 +263,18 @@ impl Attached {
         Ok(())
     }
 
-    fn request(&mut self, request: v1::AttachRequest) -> Result<(), Status> {
+    async fn request(&mut self, request: v1::AttachRequest) -> Result<(), Status> {
         self.heard = Instant::now();
         match request.request {
-            Some(Asked::Input(input)) => self.input(input),
-            Some(Asked::Cancel(_)) => self.cancel(),
+            Some(Asked::Input(input)) => self.input(input).await,
+            Some(Asked::Cancel(_)) => self.cancel().await,
             Some(Asked::Heartbeat(_)) | None => {}
             Some(Asked::Open(_)) => return Err(invalid("the stream is open already")),
         }
         Ok(())
     }
 
-    fn input(&self, input: v1::AttachInput) {
+    async fn input(&mut self, input: v1::AttachInput) {
         let request_id = input.request_id.clone();
         let message = v1::SendMessageRequest {
             agent: self.agent.to_string(),
@@ -282,15 +282,18 @@ impl Attached {
             ..Default::default()
         };
         let key = request::key("AttachInput", &request_id, &message);
-        let engine = self.api.engine.clone();
         let command = Command::SendMessage {
             agent: message.agent,
             text: message.text.into(),
             metadata: Default::default(),
         };
-        let sent = async move {
-            let sent = match key {
-                Ok(key) => engine.send(command, key).await.map_err(|no| refused(&no)),
+        let begun = match key {
+            Ok(key) => self.api.engine.begin_send(command, key).await.map_err(|no| refused(&no)),
+            Err(status) => Err(status),
+        };
+        let sent = async {
+            let sent = match begun {
+                Ok(sent) => sent.await.map_err(|no| refused(&no)),
                 Err(status) => Err(status),
             };
             match sent {
@@ -302,20 +305,24 @@ impl Attached {
                 Err(status) => (refusal(request_id, &status), None),
             }
         };
-        self.inputs.push(sent.boxed());
+        self.inputs.push_back(sent.boxed());
     }
 
-    fn cancel(&self) {
-        let engine = self.api.engine.clone();
+    async fn cancel(&mut self) {
         let command = Command::CancelTurn { agent: self.agent.to_string(), turn: None };
-        let done = async move {
-            let result = match engine.execute(command, None).await {
+        let begun = self.api.engine.begin(command, None).await;
+        let done = async {
+            let done = match begun {
+                Ok(done) => done.await,
+                Err(no) => Err(no),
+            };
+            let result = match done {
                 Ok(_) => v1::InputResult::default(),
                 Err(no) => refusal(String::new(), &refused(&no)),
             };
             (result, None)
         };
-        self.inputs.push(done.boxed());
+        self.inputs.push_back(done.boxed());
     }
 
     /// Weaves in the events that there are.
@@ -418,6 +425,7 @@ fn changes_state(event: &Event) -> bool {
             | Event::SessionRestored(_)
             | Event::SuspendResult(_)
             | Event::ToolGate(_)
+            | Event::ToolPermitTurn(_)
             | Event::TurnWaiting(_)
             | Event::TurnResumed(_)
     )

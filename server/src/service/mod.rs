@@ -79,6 +79,8 @@ pub struct About {
     pub config: v1::GetConfigResponse,
     /// Slots of each provider.
     pub slots: BTreeMap<String, usize>,
+    /// After how long a client that says nothing is taken for dead.
+    pub silence: Duration,
     /// How the journal is doing.
     pub journal: Box<dyn Fn() -> JournalStatus + Send + Sync>,
     /// What was found wrong with the files of agents.
@@ -122,6 +124,9 @@ impl Api {
             };
         }
         Server::builder()
+            // A client that does not even read is noticed by this.
+            .http2_keepalive_interval(Some(self.about.silence / 3))
+            .http2_keepalive_timeout(Some(self.about.silence))
             .layer(layer)
             .add_service(health_service)
             .add_service(reflection_v1()?)
