@@ -31,6 +31,8 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 const DEAD: Duration = Duration::from_secs(15);
 /// Longest pause between two attempts to reconnect.
 const MAX_BACKOFF: Duration = Duration::from_secs(2);
+/// Inputs that may be open at once: what is typed beyond them waits to be read.
+const MAX_OPEN: usize = 256;
 
 /// Watch an agent live and talk to it.
 ///
@@ -55,6 +57,8 @@ pub(crate) struct Args {
 struct Unconfirmed {
     request_id: String,
     text: String,
+    /// Whether it was sent over this connection.
+    sent: bool,
 }
 
 /// The client's side of an attachment, across reconnects.
@@ -72,6 +76,8 @@ struct Session<'a> {
     /// Whether a turn of the attached agent runs.
     running: bool,
     cancelled: bool,
+    /// Whether the cancel is still to be sent.
+    cancel: bool,
     /// No more input comes.
     closed: bool,
     failed: bool,
@@ -129,6 +135,7 @@ pub(super) async fn run(context: &Context, args: Args) -> Result<(), Error> {
         inputs: Inputs::default(),
         running: false,
         cancelled: false,
+        cancel: false,
         closed: false,
         failed: false,
     };
@@ -174,7 +181,7 @@ impl Session<'_> {
         loop {
             tokio::select! {
                 () = &mut until => return false,
-                typed = self.console.next() => match typed {
+                typed = self.console.next(), if self.has_room() => match typed {
                     Typed::Line(text) if text.trim() == "/quit" => return true,
                     Typed::Line(text) => {
                         self.queue(text);
@@ -189,8 +196,28 @@ impl Session<'_> {
 
     fn queue(&mut self, text: String) {
         if !text.trim().is_empty() {
-            self.unconfirmed.push_back(Unconfirmed { request_id: request_id(), text });
+            let (request_id, sent) = (request_id(), false);
+            self.unconfirmed.push_back(Unconfirmed { request_id, text, sent });
         }
+    }
+
+    /// Whether more input may be taken.
+    fn has_room(&self) -> bool {
+        self.unconfirmed.len() + self.inputs.open.len() < MAX_OPEN
+    }
+
+    /// What is to be sent next.
+    fn next_request(&mut self) -> Option<Asked> {
+        if std::mem::take(&mut self.cancel) {
+            return Some(Asked::Cancel(v1::AttachCancel {}));
+        }
+        let waiting = self.unconfirmed.iter_mut().find(|waiting| !waiting.sent)?;
+        waiting.sent = true;
+        Some(input(waiting))
+    }
+
+    fn has_requests(&self) -> bool {
+        self.cancel || self.unconfirmed.iter().any(|waiting| !waiting.sent)
     }
 
     fn open(&self) -> v1::AttachOpen {
@@ -212,7 +239,9 @@ impl Session<'_> {
     async fn connection(&mut self) -> Result<Ended, Error> {
         let client = self.context.connect().await?;
         let (requests, queue) = mpsc::channel(64);
-        send(&requests, Asked::Open(self.open())).await;
+        let open = Some(Asked::Open(self.open()));
+        // There is room for the first, and the receiver is right here.
+        let _ = requests.try_send(v1::AttachRequest { request: open });
         let mut items = match client.attach().attach(ReceiverStream::new(queue)).await {
             Ok(response) => response.into_inner(),
             Err(status) if is_lost(&status) => {
@@ -220,8 +249,9 @@ impl Session<'_> {
             }
             Err(status) => return Err(status.into()),
         };
-        for waiting in &self.unconfirmed {
-            send(&requests, input(waiting)).await;
+        self.cancel = false;
+        for waiting in &mut self.unconfirmed {
+            waiting.sent = false;
         }
         self.converse(&requests, &mut items).await
     }
@@ -250,8 +280,14 @@ impl Session<'_> {
                         Err(status) => return Err(status.into()),
                     }
                 }
-                typed = self.console.next(), if !self.closed => {
-                    if self.typed(typed, requests).await {
+                // Never waited for without reading: the daemon reads no more while nobody takes
+                // what it has to say.
+                Ok(permit) = requests.reserve(), if self.has_requests() => {
+                    let request = self.next_request();
+                    permit.send(v1::AttachRequest { request });
+                }
+                typed = self.console.next(), if !self.closed && self.has_room() => {
+                    if self.typed(typed) {
                         return Ok(Ended::Detached);
                     }
                 }
@@ -259,28 +295,27 @@ impl Session<'_> {
                     if heard.elapsed() > DEAD {
                         return Ok(Ended::Lost);
                     }
-                    send(requests, Asked::Heartbeat(v1::Heartbeat {})).await;
+                    let beat = Some(Asked::Heartbeat(v1::Heartbeat {}));
+                    // Requests that wait are as good a sign of life.
+                    let _ = requests.try_send(v1::AttachRequest { request: beat });
                 }
             }
         }
     }
 
     /// Handles what the user typed. True when the user leaves.
-    async fn typed(&mut self, typed: Typed, requests: &mpsc::Sender<v1::AttachRequest>) -> bool {
+    fn typed(&mut self, typed: Typed) -> bool {
         match typed {
             Typed::Line(text) if text.trim() == "/quit" => return true,
             Typed::Line(text) if text.trim().is_empty() => self.console.prompt(&self.args.agent),
             Typed::Line(text) => {
                 self.cancelled = false;
                 self.queue(text);
-                if let Some(waiting) = self.unconfirmed.back() {
-                    send(requests, input(waiting)).await;
-                }
             }
             Typed::Interrupt if self.running && !self.cancelled => {
                 self.cancelled = true;
                 self.view.note(&self.console, "cancelling the turn; Ctrl-C again detaches");
-                send(requests, Asked::Cancel(v1::AttachCancel {})).await;
+                self.cancel = true;
             }
             Typed::Interrupt => return true,
             Typed::End => self.closed = true,
@@ -296,6 +331,9 @@ impl Session<'_> {
             Some(Item::Attached(attached)) => {
                 let running = attached.agent.as_ref().is_some_and(|a| !a.turn_id.is_empty());
                 self.running = running;
+                if let Some(agent) = &attached.agent {
+                    self.view.set_own(&agent.id);
+                }
                 if self.cursor.is_none() {
                     self.cursor = Some(attached.cursor);
                 }
@@ -352,9 +390,4 @@ fn input(waiting: &Unconfirmed) -> Asked {
         text: waiting.text.clone(),
         request_id: waiting.request_id.clone(),
     })
-}
-
-async fn send(requests: &mpsc::Sender<v1::AttachRequest>, request: Asked) {
-    // A stream that broke is noticed where it is read.
-    let _ = requests.send(v1::AttachRequest { request: Some(request) }).await;
 }

@@ -48,19 +48,26 @@ impl View {
         }
     }
 
+    /// Takes the attached agent.
+    pub(super) fn set_own(&mut self, agent: &str) {
+        agent.clone_into(&mut self.own);
+    }
+
     /// Whether this is the attached agent.
     pub(super) fn is_own(&self, agent: &str) -> bool {
-        agent == self.own || self.own.is_empty()
+        agent == self.own
     }
 
     /// Says something about the attachment itself.
     pub(super) fn note(&mut self, console: &Console, text: &str) {
+        if self.output.is_json() {
+            return crate::output::note(text);
+        }
         self.line(console, &self.output.dim(&format!("[{text}]")));
     }
 
     /// The daemon went away.
     pub(super) fn lost(&mut self, console: &Console) {
-        self.texts.clear();
         self.note(console, "daemon lost, reconnecting…");
     }
 
@@ -128,11 +135,15 @@ impl View {
 
     fn attached(&mut self, console: &Console, attached: &v1::Attached) {
         let Some(agent) = &attached.agent else { return };
-        self.own.clone_from(&agent.id);
+        self.set_own(&agent.id);
         self.names.insert(agent.id.clone(), agent.path.clone());
         let again = self.daemon_started.is_some();
         let restarted = again && self.daemon_started != attached.daemon_start_time;
         self.daemon_started = attached.daemon_start_time;
+        if restarted {
+            // The turns that put it out are lost.
+            self.texts.clear();
+        }
         let state = super::super::state_word(agent);
         let text = match (again, restarted) {
             (false, _) => format!(
@@ -191,12 +202,20 @@ impl View {
         }
         match turn.outcome() {
             v1::TurnOutcome::Completed => {
-                if text.all.trim_end() != turn.response.trim_end() {
-                    for line in turn.response.lines() {
-                        self.agent_line(console, &turn.agent_id, line);
+                if text.all.trim_end() == turn.response.trim_end() {
+                    if self.midway {
+                        self.line(console, "");
                     }
-                } else if self.midway {
-                    self.line(console, "");
+                    return;
+                }
+                // What was missed of the output, or an answer that is another.
+                let rest = turn.response.strip_prefix(&text.all).unwrap_or(&turn.response);
+                if std::mem::take(&mut self.midway) && rest.len() < turn.response.len() {
+                    console.write(&format!("{}\n", rest.trim_end()));
+                    return;
+                }
+                for line in rest.lines() {
+                    self.agent_line(console, &turn.agent_id, line);
                 }
             }
             v1::TurnOutcome::Failed => {
