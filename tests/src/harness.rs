@@ -60,8 +60,13 @@ impl Daemon {
 
     /// Starts a daemon on a home; its complaint if it does not start.
     pub fn try_on(home: &Path, settings: &[&str]) -> Result<Self, String> {
+        Self::under(&[], home, settings)
+    }
+
+    /// Starts a daemon as the child of another program, such as a tracer, until its next start.
+    pub fn under(tracer: &[&str], home: &Path, settings: &[&str]) -> Result<Self, String> {
         let settings: Vec<String> = settings.iter().map(|text| (*text).to_owned()).collect();
-        let (child, pid) = launch(home, &settings)?;
+        let (child, pid) = launch(tracer, home, &settings)?;
         Ok(Self { home: home.to_owned(), pid, settings, child: Some(child), folder: None })
     }
 
@@ -72,16 +77,32 @@ impl Daemon {
     /// Kills the daemon with -9 and waits until it is gone.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
-            let _ = child.kill();
+            if child.try_wait().is_ok_and(|ended| ended.is_none()) {
+                // It is there until it is reaped; under a tracer it may have gone.
+                let pid = Pid::from_raw(self.pid as i32).expect("a pid");
+                let _ = kill_process(pid, Signal::KILL);
+            }
             child.wait().expect("the killed daemon is reaped");
         }
+    }
+
+    /// Whether the process is there.
+    pub fn is_running(&mut self) -> bool {
+        self.child.as_mut().is_some_and(|child| child.try_wait().is_ok_and(|ended| ended.is_none()))
     }
 
     /// Starts the daemon again after it was killed or stopped.
     pub fn start_again(&mut self) {
         assert!(self.child.is_none(), "the daemon still runs");
-        let (child, pid) = launch(&self.home, &self.settings).expect("the daemon starts again");
+        let (child, pid) =
+            launch(&[], &self.home, &self.settings).expect("the daemon starts again");
         (self.child, self.pid) = (Some(child), pid);
+    }
+
+    /// Starts the daemon again with other settings.
+    pub fn start_again_with(&mut self, settings: &[&str]) {
+        self.settings = settings.iter().map(|text| (*text).to_owned()).collect();
+        self.start_again();
     }
 
     /// Sends a signal.
@@ -134,13 +155,21 @@ impl Drop for Daemon {
     }
 }
 
-fn launch(home: &Path, settings: &[String]) -> Result<(Child, u32), String> {
-    let mut command = Command::new(binary("substratd"));
+fn launch(tracer: &[&str], home: &Path, settings: &[String]) -> Result<(Child, u32), String> {
+    let substratd = binary("substratd");
+    let mut command = match tracer {
+        [] => Command::new(substratd),
+        [program, args @ ..] => {
+            let mut command = Command::new(program);
+            command.args(args).arg(substratd);
+            command
+        }
+    };
     command.arg("--home").arg(home).arg("--background");
     for setting in settings {
         command.arg("--set").arg(setting);
     }
-    command.env_remove("SUBSTRAT_HOME").env_remove("SUBSTRAT_SOCKET");
+    forget_environment(&mut command);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| error.to_string())?;
     let mut line = String::new();
@@ -155,11 +184,20 @@ fn launch(home: &Path, settings: &[String]) -> Result<(Child, u32), String> {
     }
 }
 
+/// Takes the settings of whoever runs the tests, and those of the tests, out of the environment.
+pub fn forget_environment(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("SUBSTRAT_") {
+            command.env_remove(name);
+        }
+    }
+}
+
 /// Runs `substratctl` on a home.
 pub fn ctl(home: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(binary("substratctl"));
     command.arg("--home").arg(home).args(args);
-    command.env_remove("SUBSTRAT_HOME").env_remove("SUBSTRAT_SOCKET");
+    forget_environment(&mut command);
     command.stdin(Stdio::null());
     command.output().expect("substratctl runs")
 }

@@ -10,3 +10,7 @@
 
 pub mod harness;
 pub mod world;
+pub mod judge;
+pub mod probe;
+pub mod remember;
+pub mod watch;

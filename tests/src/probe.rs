@@ -1,0 +1,52 @@
+//! Looking at a daemon's process from outside.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::harness::Daemon;
+use crate::watch::PATIENCE;
+
+/// A figure of `/proc/PID/status`.
+fn status(pid: u32, key: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process runs");
+    let line = status.lines().find_map(|line| line.strip_prefix(key)).expect("the figure");
+    let figure = line.trim_start_matches(':').split_whitespace().next().expect("a number");
+    figure.parse().expect("a number")
+}
+
+impl Daemon {
+    fn proc(&self, name: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/{name}", self.pid))
+    }
+
+    /// Open file descriptors that are sockets.
+    pub fn open_sockets(&self) -> usize {
+        let fds = std::fs::read_dir(self.proc("fd")).expect("the process runs");
+        let targets = fds.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
+        targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
+    }
+
+    /// Open file descriptors.
+    pub fn open_files(&self) -> usize {
+        std::fs::read_dir(self.proc("fd")).expect("the process runs").count()
+    }
+
+    /// Threads.
+    pub fn threads(&self) -> u64 {
+        status(self.pid, "Threads")
+    }
+
+    /// Resident memory in KiB.
+    pub fn resident_kib(&self) -> u64 {
+        status(self.pid, "VmRSS")
+    }
+}
+
+/// Looks again and again until something outside holds, for what sends no word.
+pub async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "{what} does not come true");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
