@@ -1,4 +1,5 @@
-//! What end-to-end tests and benchmarks share: the real binaries in homes of their own.
+//! What tests and benchmarks share: the real binaries in homes of their own, and the simulated
+//! world.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -9,8 +10,8 @@
 )]
 
 pub mod harness;
-pub mod world;
 pub mod judge;
 pub mod probe;
 pub mod remember;
 pub mod watch;
+pub mod world;
