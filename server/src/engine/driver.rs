@@ -348,10 +348,15 @@ impl Driver {
         }
         let answered = request.and_then(|request| self.core.state().requests().answered(request));
         let outcome = self.core.submit(command, request, (self.clock)());
-        if let (Ok(Outcome::Message { message, .. }), Some(attend)) = (&outcome, attend)
+        if let (Ok(Outcome::Message { agent, message }), Some(attend)) = (&outcome, attend)
             && answered.is_none()
         {
-            self.answers.entry(*message).or_default().push(attend);
+            if self.core.state().agent(*agent).is_some_and(|agent| agent.leaves(*message)) {
+                // Told after what was asked is told; whoever waited may have gone.
+                self.core.tell(Box::new(move || drop(attend.send(Answer::Left))));
+            } else {
+                self.answers.entry(*message).or_default().push(attend);
+            }
         }
         let sequence = self.core.state().seq();
         let done = outcome.map(|outcome| Done { outcome, sequence, answered });

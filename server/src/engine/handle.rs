@@ -54,6 +54,9 @@ pub enum Answer {
         /// The turn.
         turn: TurnId,
     },
+    /// The message lies in the inbox since a turn did not complete, and the agent does not go on by
+    /// itself.
+    Left,
     /// The agent ended before it came to the message.
     Terminated,
 }

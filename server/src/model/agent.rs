@@ -187,6 +187,12 @@ impl Agent {
         self.inbox.iter().filter(move |message| !taken.contains(&message.id))
     }
 
+    /// Whether a message lies in the inbox since its turn did not complete, and the agent does not
+    /// go on by itself.
+    pub fn leaves(&self, id: MessageId) -> bool {
+        self.turn().is_none() && self.ready.is_none() && self.message(id).is_some()
+    }
+
     /// Whether a turn may start as far as the agent itself is concerned.
     fn may_start(&self) -> bool {
         let let_through = match self.gate {

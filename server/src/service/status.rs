@@ -227,6 +227,14 @@ pub(super) fn unanswered(agent: &str, answer: &Answer) -> Status {
             let hint = "its message was dropped; send it again if it is still wanted";
             (Reason::TurnCancelled, format!("turn {turn} of {agent} was cancelled"), hint)
         }
+        Answer::Left => {
+            let hint = "send it another message: it is given both";
+            let message = format!(
+                "the turn of {agent} did not complete; the message waits in its inbox, and {agent} \
+                 does not go on by itself"
+            );
+            (Reason::TurnFailed, message, hint)
+        }
         Answer::Terminated => {
             let hint = "create a new agent";
             (Reason::AgentTerminated, format!("{agent} ended before it answered"), hint)

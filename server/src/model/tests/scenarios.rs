@@ -313,6 +313,19 @@ fn a_repeated_request_id_has_one_effect() {
 }
 
 #[test]
+fn a_message_of_a_failed_turn_is_left_until_the_next_one_wakes_the_agent() {
+    let mut world = World::new(4);
+    world.create("a");
+    let message = world.send("a", "once");
+    assert!(!world.agent("a").leaves(message), "a turn runs");
+    world.fail("a");
+    assert!(world.agent("a").leaves(message));
+    world.send("a", "again");
+    assert!(!world.agent("a").leaves(message));
+    assert!(world.prompt("a").contains("once"));
+}
+
+#[test]
 fn changed_instructions_hold_from_the_next_turn_on() {
     let mut world = World::new(4);
     let agent = world.create("a");

@@ -93,6 +93,7 @@ fn every_refusal_says_what_is_wrong_and_what_to_do() {
         text += &shown(&unanswered("worker", &failed));
     }
     text += &shown(&unanswered("worker", &Answer::Cancelled { turn }));
+    text += &shown(&unanswered("worker", &Answer::Left));
     text += &shown(&unanswered("worker", &Answer::Terminated));
     text += &shown(&unreadable(&std::io::Error::other("why")));
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/service/status/refusals.txt");
