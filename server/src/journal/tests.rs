@@ -126,6 +126,46 @@ fn a_crash_at_any_operation_loses_nothing_acknowledged() {
     }
 }
 
+/// As [`append`], with a segment prepared ahead of each batch.
+fn append_ahead(disk: &SimDisk, batches: &[Vec<Item>]) -> usize {
+    let Ok((mut writer, _)) = open(disk) else { return 0 };
+    for (done, batch) in batches.iter().enumerate() {
+        match writer.plan().map(|plan| plan.prepare()) {
+            Some(Ok(prepared)) => writer.adopt(prepared),
+            Some(Err(_)) => return done,
+            None => {}
+        }
+        if append(&mut writer, std::slice::from_ref(batch)).0 == 0 {
+            return done;
+        }
+    }
+    batches.len()
+}
+
+#[test]
+fn a_record_larger_than_the_segment_prepared_for_it_leaves_no_gap() {
+    let sizes = [10, 900, 10, 2000, 500, 3000, 10];
+    let batches = items(&sizes.iter().map(|size| vec![(1, *size)]).collect(), 1);
+    let operations = operations_of(|disk| {
+        append_ahead(disk, &batches);
+    });
+    for operation in 1..=operations + 1 {
+        for crash in [Crash::Power, Crash::Process] {
+            let disk = SimDisk::new(operation);
+            disk.set_fault(operation, Fault::Stop);
+            let acknowledged = append_ahead(&disk, &batches);
+            disk.crash(crash);
+            let (_, found) = open(&disk).unwrap();
+            check(&found, &batches, acknowledged);
+        }
+    }
+    let disk = SimDisk::new(0);
+    append_ahead(&disk, &batches);
+    let last = *segments(&disk).unwrap().last().unwrap();
+    delete_segments(&disk, last, 7).unwrap();
+    assert!(segments(&disk).unwrap().len() <= 2, "those before the last record go");
+}
+
 #[test]
 fn a_crash_during_recovery_is_recoverable_and_recovery_repeats_itself() {
     let batches = items(&script(), 1);

@@ -194,10 +194,12 @@ impl Writer {
             Some(current) => current.size.saturating_mul(2).min(largest),
         };
         let size = size.max(bytes + HEADER as u64);
-        Plan { disk: self.disk.clone(), number: self.next_number, size }
+        // One that is too small is made anew: a segment that is passed over would be a gap.
+        let number = self.spare.as_ref().map_or(self.next_number, |spare| spare.number);
+        Plan { disk: self.disk.clone(), number, size }
     }
 
-    /// Takes a segment that was prepared.
+    /// Takes a segment that was prepared, in place of one that was too small.
     pub fn adopt(&mut self, prepared: Prepared) {
         self.next_number = prepared.0.number + 1;
         self.spare = Some(prepared.0);
