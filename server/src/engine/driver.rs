@@ -12,7 +12,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::core::{Core, Release, Staged};
-use super::handle::{Answer, CallWaiter, Done, Handle, Input, Refusal, Report, Shared, Told};
+use super::handle::{
+    Answer, CallError, CallWaiter, Done, Handle, Input, Refusal, Report, Shared, Told,
+};
 use super::runner::Runners;
 use super::{Archive, CheckpointDone, Clock, Feed, Limits, Outputs, Parts, Sink, ToolSockets};
 use crate::journal::{self, Completion, Journal};
@@ -26,6 +28,9 @@ use crate::workspace::Files;
 const MAX_BATCH: usize = 512;
 /// How long a turn that was asked to end may take before its session is closed.
 const CANCEL_GRACE: Duration = Duration::from_secs(5);
+/// Longest time that running turns may go on when the daemon stops: what is asked for beyond it
+/// would not fit the clock.
+const LONGEST_DRAIN: Duration = Duration::from_secs(365 * 86_400);
 /// How long nothing has to happen before an idle checkpoint.
 const IDLE: Duration = Duration::from_secs(30);
 /// Bytes of journal that make an idle checkpoint worth it.
@@ -277,11 +282,10 @@ impl Driver {
                         self.calls.insert(call, waiter);
                     }
                     Err(rejection) => {
-                        let error = format!("{rejection}; {}", rejection.hint());
                         let sequence = self.core.state().seq();
                         // Told when all that it could have seen is durable.
                         self.core.tell(Box::new(move || {
-                            let _ = waiter.send((sequence, Err(error)));
+                            let _ = waiter.send((sequence, Err(CallError::Refused(rejection))));
                         }));
                     }
                 }
@@ -314,24 +318,24 @@ impl Driver {
                 let (busy, waiting) = self.core.state().busy_and_waiting();
                 // Whoever asked may have gone.
                 let _ = running.send((busy + waiting) as u32);
-                self.drain(limit);
+                self.begin_drain(limit);
             }
         }
     }
 
-    /// Begins to stop; asked again, it may only become sooner.
-    fn drain(&mut self, limit: Option<Duration>) {
-        if let Some(drain) = &mut self.drain {
-            if let Some(limit) = limit {
-                drain.until = drain.until.min(Instant::now() + limit);
+    /// Begins to stop. Told again, it only stops sooner.
+    fn begin_drain(&mut self, limit: Option<Duration>) {
+        let wait = limit.unwrap_or(self.limits.drain).min(LONGEST_DRAIN);
+        let until = Instant::now() + wait;
+        match &mut self.drain {
+            Some(drain) => drain.until = drain.until.min(until),
+            None => {
+                self.drain = Some(Drain { until, cancelled: false, stopped: false });
+                self.core.policy_mut().draining = true;
+                self.handle.shared.draining.send_replace(true);
+                self.command(Command::Drain);
             }
-            return;
         }
-        let until = Instant::now() + limit.unwrap_or(self.limits.drain);
-        self.drain = Some(Drain { until, cancelled: false, stopped: false });
-        self.core.policy_mut().draining = true;
-        self.handle.shared.draining.send_replace(true);
-        self.command(Command::Drain);
     }
 
     fn submit(

@@ -1,7 +1,7 @@
 //! Carrying out effects. Nothing here blocks; what takes time becomes a task that reports back.
 
 use super::driver::Driver;
-use super::handle::Report;
+use super::handle::{CallError, Report};
 use super::runner::{Owner, Turn};
 use crate::model::{AgentId, CallId, Command, Effect, Json, Name, Tool, TurnId, Workspace};
 use crate::provider::Spec;
@@ -36,7 +36,7 @@ impl Driver {
             Effect::ReturnCall { call, seq, result } => {
                 if let Some(waiter) = self.calls.remove(&call) {
                     // Whoever called may have gone.
-                    let _ = waiter.send((seq, result));
+                    let _ = waiter.send((seq, result.map_err(CallError::Failed)));
                 }
             }
             Effect::RunTool { agent, turn, call, tool, workspace } => {

@@ -71,8 +71,19 @@ pub(super) struct Done {
     pub(super) answered: Option<Answered>,
 }
 
-/// How a tool call ended: a result, or an error for the model to read.
-pub type CallEnd = Result<Json, String>;
+/// Why a tool call has no result.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// It was not made: there is no turn to make it in, for one.
+    #[error("{0}; {hint}", hint = .0.hint())]
+    Refused(Rejection),
+    /// It was made, and failed; the text is for the model to read.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// How a tool call ended.
+pub type CallEnd = Result<Json, CallError>;
 
 pub(super) type Told = oneshot::Sender<Result<Done, Refusal>>;
 /// Sequence of the result, and the result.
@@ -246,7 +257,7 @@ impl Handle {
         }
         let (waiter, end) = oneshot::channel();
         let report = Report::Call { agent, turn, call, tool: tool.into(), args, waiter };
-        let gone = || "[Interrupted: outcome unknown]".to_owned();
+        let gone = || CallError::Failed("[Interrupted: outcome unknown]".to_owned());
         self.reports.send(report).map_err(|_| gone())?;
         let (sequence, end) = end.await.map_err(|_| gone())?;
         if let Some(output) = &output {

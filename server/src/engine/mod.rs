@@ -31,7 +31,7 @@ pub use self::core::{Core, Record, Release, Staged, Tell};
 pub use clock::{Clock, RandomIds, now};
 pub use driver::{Ended, Engine, Fatal};
 pub use feed::{Behind, Feed};
-pub use handle::{Answer, CallEnd, Draining, Handle, Refusal, Waiting};
+pub use handle::{Answer, CallEnd, CallError, Draining, Handle, Refusal, Waiting};
 pub use output::{Item, Outputs, TurnOutput, Unread};
 
 use crate::model::{AgentId, Commit, Entry, SessionId};

@@ -297,7 +297,11 @@ impl TurnIo for Io {
     }
 
     fn call_tool<'a>(&'a self, tool: &'a str, args: Json) -> BoxFuture<'a, Result<Json, String>> {
-        self.handle.call_tool(self.agent, Some(self.turn), tool, args).boxed()
+        async move {
+            let called = self.handle.call_tool(self.agent, Some(self.turn), tool, args).await;
+            called.map_err(|error| error.to_string())
+        }
+        .boxed()
     }
 
     fn cancelled(&self) -> &CancellationToken {

@@ -9,9 +9,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status};
 
-use super::status::invalid;
+use super::status::{invalid, rejected};
 use super::{convert, layers, socket};
-use crate::engine::{Handle, SocketGuard, ToolSockets};
+use crate::engine::{CallError, Handle, SocketGuard, ToolSockets};
 use crate::model::{AgentId, Json, SessionId, catalogue};
 
 /// The tools of one agent. Who reaches this is that agent; there is no way to say otherwise.
@@ -46,7 +46,8 @@ impl ToolService for Tools {
                 let value = serde_json::from_str(result.get()).unwrap_or_default();
                 v1::CallToolResponse { result: Some(convert::json(value)), error: String::new() }
             }
-            Err(error) => v1::CallToolResponse { result: None, error },
+            Err(CallError::Failed(error)) => v1::CallToolResponse { result: None, error },
+            Err(CallError::Refused(rejection)) => return Err(rejected(&rejection)),
         };
         Ok(Response::new(response))
     }
