@@ -400,7 +400,10 @@ impl Projector {
             .unwrap_or_else(|| format!("{name}.damaged"));
         let to = if parent.is_empty() { aside } else { format!("{parent}/{aside}") };
         match self.disk.rename(&from, &to) {
-            Ok(()) => self.quarantined.push(to),
+            Ok(()) => {
+                tracing::error!(folder = from, aside = to, "a log is shorter than it was");
+                self.quarantined.push(to);
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
                 return Err(journal::Error::io(format!("setting {from} aside"))(error).into());

@@ -2,10 +2,10 @@
 
 use std::task::{Context, Poll};
 
-use http::{HeaderName, HeaderValue, Request, Response};
-use tonic::Code;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use tonic::body::Body;
 use tonic::transport::server::UdsConnectInfo;
+use tonic::{Code, Status};
 use tower::{BoxError, Layer, Service};
 use tracing::Instrument;
 
@@ -84,11 +84,27 @@ where
             let started = std::time::Instant::now();
             let mut response = response.await.map_err(Into::into)?;
             tracing::debug!(took = ?started.elapsed(), "answered");
+            if let Some(status) = explained(response.headers()) {
+                response = status.into_http();
+            }
             response.headers_mut().insert(REQUEST_ID, id);
             Ok(response)
         };
         Box::pin(answered.instrument(span))
     }
+}
+
+/// What was refused before any service saw it, and so has no reason yet.
+fn explained(headers: &HeaderMap) -> Option<Status> {
+    // Only a response without a body has its status here.
+    headers.get(Status::GRPC_STATUS)?;
+    let bare = Status::from_header_map(headers).filter(|status| status.details().is_empty())?;
+    let (reason, hint) = match bare.code() {
+        Code::OutOfRange => (Reason::MessageTooLarge, "send less at once, or the path of a file"),
+        Code::Internal => (Reason::MalformedRequest, "send one message as the schema has it"),
+        _ => return None,
+    };
+    Some(status(Code::InvalidArgument, reason, bare.message(), hint))
 }
 
 fn fresh_id() -> HeaderValue {
@@ -109,7 +125,7 @@ pub(super) fn shed(error: BoxError) -> BoxError {
     )
     .hint("wait a little and try again");
     wire.retry_after = Some(std::time::Duration::from_millis(100));
-    Box::new(tonic::Status::from(wire))
+    Box::new(Status::from(wire))
 }
 
 #[cfg(test)]
