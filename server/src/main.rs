@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use prost::Message;
-use substrat_server::daemon::{Config, Options, run};
+use substrat_server::daemon::{Config, Options, environment, run};
 
 /// Runs teams of LLM agents as durable, supervised sessions on this machine.
 ///
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         return fail("there is no home folder; give one with --home");
     };
     if args.print_config {
-        let config = match Config::load(&home, std::env::vars(), &args.set) {
+        let config = match Config::load(&home, environment(), &args.set) {
             Ok(config) => config.show().encode_to_vec(),
             Err(error) => return fail(&error.to_string()),
         };

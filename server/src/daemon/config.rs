@@ -439,7 +439,8 @@ impl Fits {
             (Self::Word(words), Value::String(word)) => words.contains(&word.as_str()),
             (Self::Switch, Value::Boolean(_)) => true,
             (Self::Numbers, Value::Array(values)) => {
-                values.iter().all(|value| value.as_integer().is_some_and(|n| n >= 0))
+                let fits = |n: i64| u32::try_from(n).is_ok();
+                values.iter().all(|value| value.as_integer().is_some_and(fits))
             }
             _ => false,
         };
@@ -459,6 +460,14 @@ impl Fits {
 /// The environment variable of a key: `slots.default` is `SUBSTRAT_SLOTS_DEFAULT`.
 fn variable(name: &str) -> String {
     format!("{ENV_PREFIX}{}", name.to_ascii_uppercase().replace('.', "_"))
+}
+
+/// The variables of the environment. A name that is no text is no setting; a value that is none
+/// fits no key.
+pub fn environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().filter_map(|(name, value)| {
+        Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
+    })
 }
 
 /// A value as a person types it: TOML, or else text.

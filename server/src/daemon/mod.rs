@@ -6,6 +6,6 @@ mod home;
 mod logging;
 mod run;
 
-pub use config::{Config, ConfigError};
+pub use config::{Config, ConfigError, environment};
 pub use home::{Home, HomeError};
 pub use run::{Options, RunError, run};

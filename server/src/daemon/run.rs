@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
 use super::adapters::{FromProjections, Tail, ToProjections};
-use super::{Config, ConfigError, Home, HomeError, logging};
+use super::{Config, ConfigError, Home, HomeError, environment, logging};
 use crate::engine::{Engine, Fatal, Handle, Parts, RandomIds, now};
 use crate::journal::{self, Disk, Journal, OsDisk};
 use crate::model::{BadLine, Context};
@@ -104,7 +104,7 @@ pub fn run(options: &Options) -> Result<(), RunError> {
     // Whatever this process creates is its owner's alone.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     let home = Home::take(&options.home, crate::VERSION)?;
-    let config = Config::load(home.path(), std::env::vars(), &options.set)?;
+    let config = Config::load(home.path(), environment(), &options.set)?;
     let log = if options.background {
         // Leads its own session, so that no terminal takes it along. Fails only for a leader,
         // which it then is.
