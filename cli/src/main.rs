@@ -11,26 +11,29 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::args::Args;
+use crate::args::{Args, Format, Global};
 use crate::error::Error;
 
 fn main() -> ExitCode {
     let args = Args::parse();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return report(&Error::failed(error.to_string()), true),
+        Err(error) => return report(&Error::failed(error.to_string()), &args.global),
     };
-    let verbose = args.global.verbose;
+    let global = args.global.clone();
     let result = runtime.block_on(commands::run(args));
     // What still reads from the terminal must not keep the process.
     runtime.shutdown_background();
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => report(&error, verbose),
+        Err(error) => report(&error, &global),
     }
 }
 
-fn report(error: &Error, verbose: bool) -> ExitCode {
-    output::complain(error, verbose);
+fn report(error: &Error, global: &Global) -> ExitCode {
+    match global.output {
+        Format::Json => output::complain_in_json(error),
+        Format::Table => output::complain(error, global.verbose),
+    }
     ExitCode::from(error.exit_code())
 }

@@ -129,6 +129,16 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
+/// Says what failed as one line of JSON, for a program that reads stdout as JSON.
+pub(crate) fn complain_in_json(error: &Error) {
+    let Error { message, hint, reason, .. } = error;
+    let exit_code = error.exit_code();
+    let error = serde_json::json!({
+        "error": { "message": message, "hint": hint, "reason": reason, "exitCode": exit_code },
+    });
+    note(&error.to_string());
+}
+
 /// Says what failed, why, and what to do next, on at most three lines.
 pub(crate) fn complain(error: &Error, verbose: bool) {
     let mut lines = error.message.lines();

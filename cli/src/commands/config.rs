@@ -27,8 +27,8 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Error
     };
     match command {
         Command::Path => {
-            line(&config.path);
-            Ok(())
+            let config = v1::GetConfigResponse { values: Vec::new(), ..config };
+            context.output.response(&config, |config| line(&config.path))
         }
         Command::Show => context.output.response(&config, |config| {
             let mut table = Table::new(&["KEY", "VALUE", "SOURCE", "WHAT IT DOES"]);

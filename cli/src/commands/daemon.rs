@@ -6,7 +6,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Subcommand;
 use prost::Message;
@@ -18,6 +18,9 @@ use crate::client::Place;
 use crate::error::{Error, Kind};
 use crate::output::{line, note};
 use crate::time;
+
+/// How long a daemon that has the home may take until it serves.
+const SETTLING: Duration = Duration::from_secs(30);
 
 /// Start, stop and look at the daemon.
 #[derive(Subcommand)]
@@ -107,12 +110,59 @@ pub(crate) async fn start_quietly(place: &Place) -> Result<String, Error> {
 }
 
 async fn start_with(place: &Place, set: &[String]) -> Result<String, Error> {
-    if let Ok(client) = place.try_connect().await
-        && let Ok(response) = client.daemon().get_daemon(v1::GetDaemonRequest {}).await
-    {
-        let pid = response.into_inner().daemon.map_or(0, |daemon| daemon.pid);
-        return Ok(format!("already running (pid {pid}) on {}", place.socket.display()));
+    loop {
+        match running(place).await {
+            Some(daemon) if !daemon.draining => {
+                let (pid, socket) = (daemon.pid, place.socket.display());
+                return Ok(format!("already running (pid {pid}) on {socket}"));
+            }
+            Some(_) => {
+                note("the daemon is stopping; a new one starts when it has stopped");
+                ended(&place.home).await?;
+            }
+            None => {}
+        }
+        match spawn(place, set).await {
+            // Someone else was faster, or the one before has not quite ended.
+            Err(error) if error.message.contains(TAKEN) && settled(place).await => {}
+            other => return other,
+        }
     }
+}
+
+/// What the daemon says where another one has its home.
+const TAKEN: &str = "a daemon already runs on";
+
+/// The daemon of a place, if it serves.
+async fn running(place: &Place) -> Option<v1::Daemon> {
+    let client = place.try_connect().await.ok()?;
+    let response = client.daemon().get_daemon(v1::GetDaemonRequest {}).await.ok()?;
+    response.into_inner().daemon
+}
+
+/// Waits until the daemon that has a home serves, or is gone. False if it does neither.
+async fn settled(place: &Place) -> bool {
+    let deadline = Instant::now() + SETTLING;
+    while Instant::now() < deadline {
+        let lock = File::open(place.home.join("substratd.lock"));
+        if lock.is_ok_and(|lock| lock.try_lock_shared().is_ok()) || running(place).await.is_some() {
+            return true;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    false
+}
+
+/// Waits until the daemon that has a home is gone.
+async fn ended(home: &Path) -> Result<(), Error> {
+    // The daemon holds this lock for as long as it lives.
+    let lock = File::open(home.join("substratd.lock"))?;
+    let waited = tokio::task::spawn_blocking(move || lock.lock_shared());
+    Ok(waited.await.map_err(|error| Error::failed(error.to_string()))??)
+}
+
+/// Starts a daemon, and waits until it serves.
+async fn spawn(place: &Place, set: &[String]) -> Result<String, Error> {
     let mut child = daemon(place, set)?
         .arg("--background")
         .stdin(Stdio::null())
@@ -200,32 +250,32 @@ async fn stop(context: &Context, deadline: Option<Duration>) -> Result<(), Error
     let place = &context.place;
     let client = match place.try_connect().await {
         Ok(client) => client,
-        Err(_) => {
-            line("not running");
-            return Ok(());
-        }
+        Err(_) => return stopped(context, &v1::ShutdownResponse::default(), "not running"),
     };
     let deadline = deadline.map(prost_types::Duration::try_from).transpose();
     let deadline = deadline.map_err(|_| Error::invalid("the deadline is too long"))?;
-    let request = v1::ShutdownRequest { deadline };
-    let running = client.daemon().shutdown(request).await?.into_inner().running_turns;
-    if running > 0 {
-        note(&format!("waiting for {running} running turns"));
+    // The socket may be another home's than the one that is meant by default.
+    let daemon = client.daemon().get_daemon(v1::GetDaemonRequest {}).await?.into_inner().daemon;
+    let home = daemon.map_or_else(|| place.home.clone(), |daemon| daemon.home.into());
+    let response = client.daemon().shutdown(v1::ShutdownRequest { deadline }).await?.into_inner();
+    match response.running_turns {
+        0 => {}
+        1 => note("waiting for a running turn"),
+        many => note(&format!("waiting for {many} running turns")),
     }
     drop(client);
-    // The daemon holds this lock for as long as it lives.
-    let lock = File::open(place.home.join("substratd.lock"))?;
-    let waited = tokio::task::spawn_blocking(move || lock.lock_shared());
-    let waited = match place.timeout {
-        Some(timeout) => tokio::time::timeout(timeout, waited).await.map_err(|_| {
+    match place.timeout {
+        Some(timeout) => tokio::time::timeout(timeout, ended(&home)).await.map_err(|_| {
             let hint = "it goes on stopping; see \"substratctl daemon logs\"";
             Error::new(Kind::TimedOut, "the daemon has not stopped in time", hint)
-        })?,
-        None => waited.await,
-    };
-    waited.map_err(|error| Error::failed(error.to_string()))??;
-    line("stopped");
-    Ok(())
+        })??,
+        None => ended(&home).await?,
+    }
+    stopped(context, &response, "stopped")
+}
+
+fn stopped(context: &Context, response: &v1::ShutdownResponse, word: &str) -> Result<(), Error> {
+    context.output.response(response, |_| line(word))
 }
 
 async fn status(context: &Context) -> Result<(), Error> {

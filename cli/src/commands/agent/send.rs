@@ -34,7 +34,8 @@ pub(crate) struct Args {
 
 pub(super) async fn run(context: &Context, args: Args) -> Result<(), Error> {
     let text = match args.message.as_str() {
-        "-" => std::io::read_to_string(std::io::stdin())?,
+        "-" => std::io::read_to_string(std::io::stdin())
+            .map_err(|error| Error::invalid(format!("the message from stdin: {error}")))?,
         _ => args.message,
     };
     let urgent = args.urgent.then(|| ("priority".to_owned(), "high".to_owned()));
