@@ -70,6 +70,13 @@ impl Daemon {
         Ok(Self { home: home.to_owned(), pid, settings, child: Some(child), folder: None })
     }
 
+    /// Runs a command that becomes a daemon on a home, such as `substratd` under a `ulimit`.
+    pub fn run(home: &Path, command: Command) -> Result<Self, String> {
+        let (child, pid) = await_ready(command)?;
+        let (home, settings) = (home.to_owned(), Vec::new());
+        Ok(Self { home, pid, settings, child: Some(child), folder: None })
+    }
+
     pub fn socket(&self) -> PathBuf {
         self.home.join("substratd.sock")
     }
@@ -170,6 +177,19 @@ fn launch(tracer: &[&str], home: &Path, settings: &[String]) -> Result<(Child, u
         command.arg("--set").arg(setting);
     }
     forget_environment(&mut command);
+    await_ready(command)
+}
+
+/// Keeps what is set for the tests from the binaries, to which it would be settings.
+pub fn forget_environment(command: &mut Command) {
+    let set = std::env::vars_os().map(|(name, _)| name);
+    for name in set.filter(|name| name.as_encoded_bytes().starts_with(b"SUBSTRAT_")) {
+        command.env_remove(name);
+    }
+}
+
+/// Starts a command that becomes a daemon in the background, and waits until it serves.
+fn await_ready(mut command: Command) -> Result<(Child, u32), String> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| error.to_string())?;
     let mut line = String::new();
@@ -184,11 +204,85 @@ fn launch(tracer: &[&str], home: &Path, settings: &[String]) -> Result<(Child, u
     }
 }
 
-/// Takes the settings of whoever runs the tests, and those of the tests, out of the environment.
-pub fn forget_environment(command: &mut Command) {
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("SUBSTRAT_") {
-            command.env_remove(name);
+/// `substratd` on a home, in the background, with a clean environment.
+pub fn substratd(home: &Path) -> Command {
+    let mut command = Command::new(binary("substratd"));
+    command.arg("--home").arg(home).arg("--background");
+    forget_environment(&mut command);
+    command
+}
+
+/// `substratctl` on a home, with a clean environment.
+pub fn substratctl(home: &Path) -> Command {
+    let mut command = Command::new(binary("substratctl"));
+    command.arg("--home").arg(home).stdin(Stdio::null());
+    forget_environment(&mut command);
+    command
+}
+
+/// How a command ended, and what it said.
+#[derive(Debug)]
+pub struct Said {
+    /// The exit code; none after a signal.
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl From<Output> for Said {
+    fn from(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+        let (stdout, stderr) = (text(output.stdout), text(output.stderr));
+        Self { code: output.status.code(), stdout, stderr }
+    }
+}
+
+impl Said {
+    /// What stdout holds, which must be one JSON value.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+/// Runs `substratctl` on a home: its exit code and what it said.
+pub fn say(home: &Path, args: &[&str]) -> Said {
+    ctl(home, args).into()
+}
+
+/// Runs `substratctl` on a home with something on its stdin.
+pub fn say_with(home: &Path, args: &[&str], stdin: &[u8]) -> Said {
+    let mut command = substratctl(home);
+    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("substratctl runs");
+    let mut pipe = child.stdin.take().expect("stdin is a pipe");
+    // One that does not read it may have ended.
+    let _ = std::io::Write::write_all(&mut pipe, stdin);
+    drop(pipe);
+    child.wait_with_output().expect("substratctl ends").into()
+}
+
+/// A daemon that `substratctl` starts on this home is not left behind.
+pub struct Detached(pub PathBuf);
+
+impl Detached {
+    /// The process that has the home, or had it last.
+    pub fn pid(&self) -> Option<u32> {
+        let lock = std::fs::read_to_string(self.0.join("substratd.lock")).ok()?;
+        lock.lines().next()?.parse().ok()
+    }
+
+    /// Whether a living process has the home.
+    pub fn lives(&self) -> bool {
+        let lock = std::fs::File::open(self.0.join("substratd.lock"));
+        lock.is_ok_and(|lock| lock.try_lock_shared().is_err())
+    }
+}
+
+impl Drop for Detached {
+    fn drop(&mut self) {
+        let pid = self.pid().filter(|_| self.lives()).and_then(|pid| Pid::from_raw(pid as i32));
+        if let Some(pid) = pid {
+            let _ = kill_process(pid, Signal::KILL);
         }
     }
 }
@@ -200,6 +294,45 @@ pub fn ctl(home: &Path, args: &[&str]) -> Output {
     forget_environment(&mut command);
     command.stdin(Stdio::null());
     command.output().expect("substratctl runs")
+}
+
+/// Says that a test could not do what it is for.
+pub fn skipped(why: &str) {
+    eprintln!("SKIPPED: {why}");
+}
+
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// A small file system of its own; unmounted when dropped.
+pub struct Mount(PathBuf);
+
+/// Mounts a small file system; says that the test is skipped where that is not possible.
+pub fn tmpfs(path: &Path, options: &str) -> Option<Mount> {
+    let mut mount = Command::new("mount");
+    let mounted = mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(path).output();
+    if mounted.is_ok_and(|output| output.status.success()) {
+        return Some(Mount(path.to_owned()));
+    }
+    skipped("no file system can be mounted");
+    None
+}
+
+impl Mount {
+    /// Mounts it again with other options.
+    pub fn again(&self, options: &str) {
+        let mut mount = Command::new("mount");
+        let options = format!("remount,{options}");
+        let status = mount.args(["-o", &options]).arg(&self.0).status();
+        assert!(status.is_ok_and(|status| status.success()), "{options}");
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
 }
 
 /// A connection with all services.
@@ -271,6 +404,17 @@ impl Client {
         let request = v1::GetAgentRequest { agent: agent.into() };
         let found = self.agents.clone().get_agent(request).await.expect("the agent is there");
         found.into_inner().agent.expect("an agent")
+    }
+
+    /// Sequence of the last durable event: the same as before, if nothing changed.
+    pub async fn sequence(&self) -> u64 {
+        self.status().await.journal.expect("a journal").durable_sequence
+    }
+
+    /// Waits for an event of an agent from a sequence on.
+    pub async fn wait_type(&self, from: u64, agent: &v1::Agent, kind: &str) -> v1::Event {
+        let fits = |event: &v1::Event| event.agent_id == agent.id && event.r#type == kind;
+        self.wait_event(from, fits).await
     }
 
     pub async fn status(&self) -> v1::Daemon {
