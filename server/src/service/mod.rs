@@ -22,6 +22,7 @@ use std::time::Duration;
 use substrat_proto::v1;
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
+use tonic_health::ServingStatus;
 use tower::ServiceBuilder;
 use tower::limit::GlobalConcurrencyLimitLayer;
 
@@ -35,6 +36,15 @@ pub use tool::Sockets;
 
 /// Provider of a root that names none.
 pub const DEFAULT_PROVIDER: &str = "scripted";
+/// The services of the API.
+const SERVICES: [&str; 6] = [
+    "substrat.v1.AgentService",
+    "substrat.v1.AttachService",
+    "substrat.v1.SessionService",
+    "substrat.v1.WorkspaceService",
+    "substrat.v1.ProviderService",
+    "substrat.v1.DaemonService",
+];
 /// Requests that are answered at once; waiting for the answer to a message counts, streams do
 /// not.
 const MAX_REQUESTS: usize = 16_384;
@@ -109,7 +119,19 @@ impl Api {
         stop: impl Future<Output = ()>,
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let (health, health_service) = tonic_health::server::health_reporter();
-        health.set_service_status("", tonic_health::ServingStatus::Serving).await;
+        let services = || SERVICES.iter().chain([&""]);
+        for service in services() {
+            health.set_service_status(service, ServingStatus::Serving).await;
+        }
+        let mut draining = self.engine.draining();
+        let told = async move {
+            // The sender lives as long as the engine; nothing is told of one that is gone.
+            if draining.wait_for(|draining| *draining).await.is_ok() {
+                for service in services() {
+                    health.set_service_status(service, ServingStatus::NotServing).await;
+                }
+            }
+        };
         let layer = ServiceBuilder::new()
             .map_err(layers::shed)
             .load_shed()
@@ -123,7 +145,7 @@ impl Api {
                     .max_encoding_message_size(usize::MAX)
             };
         }
-        Server::builder()
+        let served = Server::builder()
             // A client that does not even read is noticed by this.
             .http2_keepalive_interval(Some(self.about.silence / 3))
             .http2_keepalive_timeout(Some(self.about.silence))
@@ -137,9 +159,13 @@ impl Api {
             .add_service(limited!(v1::workspace_service_server::WorkspaceServiceServer<Self>))
             .add_service(limited!(v1::provider_service_server::ProviderServiceServer<Self>))
             .add_service(limited!(v1::daemon_service_server::DaemonServiceServer<Self>))
-            .serve_with_incoming_shutdown(listener, stop)
-            .await?;
-        Ok(())
+            .serve_with_incoming_shutdown(listener, stop);
+        let mut served = std::pin::pin!(served);
+        tokio::select! {
+            served = &mut served => return Ok(served?),
+            () = told => {}
+        }
+        Ok(served.await?)
     }
 }
 
@@ -160,16 +186,11 @@ pub fn bind(path: &Path, shared: bool) -> std::io::Result<(UnixListenerStream, B
 
 /// The schema of everything that is served.
 fn reflection() -> tonic_reflection::server::Builder<'static> {
-    tonic_reflection::server::Builder::configure()
+    let builder = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(substrat_proto::DESCRIPTORS)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .with_service_name("substrat.v1.AgentService")
-        .with_service_name("substrat.v1.AttachService")
-        .with_service_name("substrat.v1.SessionService")
-        .with_service_name("substrat.v1.WorkspaceService")
-        .with_service_name("substrat.v1.ProviderService")
-        .with_service_name("substrat.v1.DaemonService")
-        .with_service_name("grpc.health.v1.Health")
+        .with_service_name("grpc.health.v1.Health");
+    SERVICES.iter().fold(builder, |builder, service| builder.with_service_name(*service))
 }
 
 type ReflectionError = tonic_reflection::server::Error;
