@@ -76,19 +76,22 @@ impl Error {
 pub(crate) fn is_lost(status: &Status) -> bool {
     let wire = Refusal::from(status);
     match status.code() {
+        _ if is_late(status) => false,
         // What the daemon itself refuses has a reason.
         Code::Unavailable => wire.reason.is_empty() || wire.reason == "DRAINING",
         Code::Unknown | Code::Cancelled | Code::Internal => {
             let failed_here = std::error::Error::source(status).is_some();
-            wire.reason.is_empty() && failed_here && !is_timeout(status)
+            wire.reason.is_empty() && failed_here && !is_late(status)
         }
         _ => false,
     }
 }
 
-/// Whether the time that `--timeout` gives is up, as this side says it.
-fn is_timeout(status: &Status) -> bool {
-    status.code() == Code::Cancelled && status.message().contains("Timeout")
+/// Whether there was no answer within the time that the caller gave.
+fn is_late(status: &Status) -> bool {
+    // Only this side says "Timeout expired": the timeout is a flag of the command.
+    status.code() == Code::DeadlineExceeded
+        || (status.code() == Code::Cancelled && status.message().contains("Timeout"))
 }
 
 impl From<Status> for Error {
@@ -107,7 +110,7 @@ impl From<Status> for Error {
             Code::Unavailable => Kind::Unreachable,
             _ => Kind::Failed,
         };
-        if kind == Kind::TimedOut || is_timeout(&status) {
+        if is_late(&status) {
             let hint = "give more time with --timeout; what was begun goes on in the daemon";
             return Self::new(Kind::TimedOut, "no answer in time", hint);
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use clap::ArgGroup;
 use substrat_proto::v1;
 
 use super::Context;
@@ -12,10 +13,10 @@ use crate::output::line;
 
 /// Change instructions, role or labels.
 #[derive(clap::Args)]
-#[group(id = "changes", required = true, multiple = true)]
+#[command(group = ArgGroup::new("changes").required(true).multiple(true)
+    .args(["instructions", "role", "labels"]))]
 pub(crate) struct Args {
     /// The agent
-    #[arg(group = "who")]
     agent: String,
     /// New instructions, or @FILE; they hold from the next turn on
     #[arg(long, value_name = "TEXT|@FILE")]
