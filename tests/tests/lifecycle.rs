@@ -15,7 +15,12 @@ use std::process::Stdio;
 
 use rustix::process::Signal;
 use substrat_proto::v1;
-use substrat_tests::harness::{Client, Daemon, Detached, reason, say, substratctl, substratd};
+use substrat_tests::harness::{
+    Client, Daemon, Detached, channel, reason, say, substratctl, substratd,
+};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
 
 const ECHO: &str = r#"fn turn(prompt) { "you said: " + messages()[0].text }"#;
 /// Waits for a file in its workspace when it is told to hold.
@@ -269,11 +274,17 @@ fn asking(
     tokio::spawn(async move { client.ask(agent, text).await })
 }
 
-/// Waits until the daemon drains.
-async fn draining(client: &Client) {
-    while !client.status().await.draining {
-        tokio::task::yield_now().await;
+/// Waits until the daemon drains: its health says so.
+async fn draining(daemon: &Daemon) {
+    let mut health = HealthClient::new(channel(&daemon.socket()).await.unwrap());
+    let request = HealthCheckRequest { service: String::new() };
+    let mut told = health.watch(request).await.unwrap().into_inner();
+    while let Some(health) = told.message().await.unwrap() {
+        if health.status() == ServingStatus::NotServing {
+            return;
+        }
     }
+    panic!("the daemon went away");
 }
 
 async fn desk(client: &Client) -> PathBuf {
@@ -291,7 +302,7 @@ async fn a_running_turn_gets_to_finish_when_the_daemon_stops() {
     let asked = asking(&client, "a", "hold");
     client.wait_type(1, &agent, "turn.start").await;
     daemon.signal(Signal::TERM);
-    draining(&client).await;
+    draining(&daemon).await;
     let refused = client.ask("a", "more").await.unwrap_err();
     assert_eq!(reason(&refused), "DRAINING");
     assert_eq!(refused.code(), tonic::Code::Unavailable);
@@ -355,7 +366,7 @@ async fn a_second_signal_stops_without_further_waiting() {
         let asked = asking(&client, "a", "hello");
         client.wait_type(1, &agent, "turn.start").await;
         daemon.signal(first);
-        draining(&client).await;
+        draining(&daemon).await;
         daemon.signal(second);
         assert_eq!(reason(&asked.await.unwrap().unwrap_err()), "DRAINING");
         assert!(daemon.wait());
