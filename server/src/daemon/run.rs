@@ -280,19 +280,20 @@ fn about(
     }
 }
 
-/// Says that the daemon serves, and lets go of the terminal.
+/// Lets go of the terminal, and says that the daemon serves: who hears that finds nothing of his
+/// own held.
 fn ready(socket: &Path, stderr: Option<std::fs::File>) -> Result<(), RunError> {
     let Some(stderr) = stderr else { return Ok(()) };
-    let mut stdout = std::io::stdout();
-    let line = format!("ready {} {}\n", std::process::id(), socket.display());
-    // Whoever started it may have gone; the daemon stays.
-    let _ = stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush());
     #[expect(clippy::disallowed_methods, reason = "opens the null device")]
     let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null");
     let null = null.map_err(io("opening /dev/null"))?;
     rustix::stdio::dup2_stdin(&null).map_err(|error| io("leaving stdin")(error.into()))?;
-    rustix::stdio::dup2_stdout(&null).map_err(|error| io("leaving stdout")(error.into()))?;
     rustix::stdio::dup2_stderr(&stderr).map_err(|error| io("leaving stderr")(error.into()))?;
+    let mut stdout = std::io::stdout();
+    let line = format!("ready {} {}\n", std::process::id(), socket.display());
+    // Whoever started it may have gone; the daemon stays.
+    let _ = stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush());
+    rustix::stdio::dup2_stdout(&null).map_err(|error| io("leaving stdout")(error.into()))?;
     Ok(())
 }
 
