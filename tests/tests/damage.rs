@@ -175,6 +175,8 @@ async fn logs_that_someone_removed_are_missing_but_nothing_else_is() {
     let (mut daemon, client) = asked(&[]).await;
     let session = client.agent("one").await.session_id;
     let folder = daemon.home.join("agents").join(session);
+    // They are written behind the journal; what reads them waits for that.
+    daemon.ctl_ok(&["agent", "log", "one"]);
     let logs = || fs::read_to_string(folder.join("events.jsonl")).unwrap();
     let before = logs();
     assert!(before.contains("marker-one"));
@@ -249,7 +251,9 @@ async fn a_journal_that_is_gone_behind_a_checkpoint_is_not_passed_over() {
 async fn files_that_go_while_the_daemon_runs_do_not_stop_it() {
     let (mut daemon, client) = asked(&[]).await;
     let session = client.agent("one").await.session_id;
-    fs::remove_dir_all(daemon.home.join("agents").join(&session)).unwrap();
+    daemon.ctl_ok(&["agent", "log", "one"]);
+    // The daemon may be writing there at this moment.
+    fs::remove_dir_all(daemon.home.join("agents").join(&session)).ok();
     fs::remove_file(daemon.home.join("substratd.log")).unwrap();
     assert_eq!(client.ask("one", "hi").await.unwrap(), "you said: hi");
     assert_eq!(client.ask("two", "hi").await.unwrap(), "you said: hi");

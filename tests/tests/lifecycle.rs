@@ -109,7 +109,8 @@ fn a_start_during_a_stop_waits_for_its_end() {
     daemon.ctl_ok(&["agent", "send", "a", "hello", "--no-wait"]);
     let follow = ["events", "--follow", "--from", "1", "--type", "turn.start", "-o", "json"];
     let mut watching = substratctl(&daemon.home);
-    let mut watching = watching.args(follow).stdout(Stdio::piped()).spawn().unwrap();
+    watching.args(follow).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut watching = watching.spawn().unwrap();
     let mut line = String::new();
     let mut events = std::io::BufReader::new(watching.stdout.take().unwrap());
     std::io::BufRead::read_line(&mut events, &mut line).unwrap();
