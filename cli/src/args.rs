@@ -22,6 +22,7 @@ pub(crate) struct Args {
 
 /// Flags of every command.
 #[derive(clap::Args, Clone)]
+#[command(next_help_heading = "Options of every command")]
 pub(crate) struct Global {
     /// Home of the daemon [default: ~/.substrat]
     #[arg(long, global = true, env = "SUBSTRAT_HOME", value_name = "DIR", hide_env = true)]

@@ -231,6 +231,13 @@ pub(crate) fn terminal_width() -> Option<usize> {
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
+/// A number of things, such as "1 turn" or "2 turns".
+pub(crate) fn count(number: impl Into<u64>, thing: &str) -> String {
+    let number = number.into();
+    let ending = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{ending}")
+}
+
 /// The start of an id, as tables show it.
 pub(crate) fn short_id(id: &str) -> String {
     id.chars().take(8).collect()

@@ -16,7 +16,7 @@ use super::Context;
 use crate::args::duration;
 use crate::client::Place;
 use crate::error::{Error, Kind};
-use crate::output::{line, note};
+use crate::output::{count, line, note};
 use crate::time;
 
 /// How long a daemon that has the home may take until it serves.
@@ -295,15 +295,15 @@ async fn status(context: &Context) -> Result<(), Error> {
             "agents    {} ({} busy, {} waiting, {} queued for a slot)",
             daemon.agent_count, daemon.busy_count, daemon.waiting_count, daemon.queued_count
         ));
-        line(&format!("inbox     {} messages", daemon.inbox_size));
+        line(&format!("inbox     {}", count(daemon.inbox_size, "message")));
         if let Some(journal) = &daemon.journal {
             let full = if journal.full { ", DISK FULL: nothing can be changed" } else { "" };
             line(&format!(
-                "journal   event {}, checkpoint {}, {} since, {} segments{full}",
+                "journal   event {}, checkpoint {}, {} since, {}{full}",
                 journal.durable_sequence,
                 journal.checkpoint_sequence,
                 time::bytes(journal.tail_bytes),
-                journal.segment_count
+                count(journal.segment_count, "segment")
             ));
         }
         if let Some(recovery) = &daemon.recovery {
@@ -320,10 +320,10 @@ pub(crate) fn recovery_line(recovery: &v1::RecoveryReport) -> String {
     let took = recovery.duration.and_then(|took| Duration::try_from(took).ok());
     let took = took.map(|took| format!(" in {} ms", took.as_millis())).unwrap_or_default();
     if recovery.clean {
-        return format!("clean start{took}, {} events replayed", recovery.replayed_events);
+        return format!("clean start{took}, {} replayed", count(recovery.replayed_events, "event"));
     }
     let mut parts =
-        vec![format!("after a crash{took}: {} events replayed", recovery.replayed_events)];
+        vec![format!("after a crash{took}: {} replayed", count(recovery.replayed_events, "event"))];
     if recovery.torn_bytes > 0 {
         parts.push(format!("{} of a torn write cut off", time::bytes(recovery.torn_bytes)));
     }
@@ -331,10 +331,10 @@ pub(crate) fn recovery_line(recovery: &v1::RecoveryReport) -> String {
         parts.push("state made anew from the logs".to_owned());
     }
     if recovery.repaired_projections > 0 {
-        parts.push(format!("{} logs mended", recovery.repaired_projections));
+        parts.push(format!("{} mended", count(recovery.repaired_projections, "log")));
     }
-    parts.push(format!("{} turns interrupted", recovery.interrupted_turns));
-    parts.push(format!("{} messages returned", recovery.returned_messages));
+    parts.push(format!("{} interrupted", count(recovery.interrupted_turns, "turn")));
+    parts.push(format!("{} returned", count(recovery.returned_messages, "message")));
     parts.join(", ")
 }
 

@@ -120,8 +120,10 @@ fn recovery_prompt(agent: &Agent, team: &[String]) -> String {
             let tools: Vec<&str> = turn.calls.iter().map(|call| call.tool.as_ref()).collect();
             text += &format!(" The outcome of these tool calls is unknown: {}.", tools.join(", "));
         }
-        if !turn.messages.is_empty() {
-            text += &format!(" Its {} messages are delivered again.", turn.messages.len());
+        match turn.messages.len() {
+            0 => {}
+            1 => text += " Its message is delivered again.",
+            count => text += &format!(" Its {count} messages are delivered again."),
         }
     }
     if !team.is_empty() {

@@ -274,8 +274,9 @@ impl Projector {
         let path = path_of(key);
         let failed = || journal::Error::io(format!("appending to {path}"));
         let mut at = self.extent(key);
+        let there = self.open.contains_key(&key) || self.disk.size(&path).is_ok();
         if self.open_file(key)?.size < at {
-            if self.recovery.is_none() {
+            if there && self.recovery.is_none() {
                 // What is missing may still be in the journal: for the next start to find out.
                 let problem = "it became shorter while it was being written".to_owned();
                 return Err(Error::Damaged { file: path, problem });

@@ -383,6 +383,17 @@ fn a_listing_shows_what_a_read_would_find() {
 }
 
 #[test]
+fn a_listing_inside_a_link_shows_what_is_there() {
+    let mut world = World::new();
+    let host = world.link("source", Access::ReadOnly);
+    fs::create_dir(host.join("part")).unwrap();
+    fs::write(host.join("part/file"), "").unwrap();
+    assert_eq!(world.list("source", false).unwrap(), ["source/part"]);
+    assert_eq!(world.list("source", true).unwrap(), ["source/part", "source/part/file"]);
+    assert_eq!(world.list("source/part", false).unwrap(), ["source/part/file"]);
+}
+
+#[test]
 fn a_listing_is_in_order_and_bounded() {
     let world = World::new();
     for number in (0..5100).rev() {

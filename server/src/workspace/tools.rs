@@ -114,22 +114,19 @@ impl Files {
         let mut found = BTreeMap::new();
         let place = self.place(workspace, &normal)?;
         let depth = if args.recursive { MAX_DEPTH } else { 1 };
-        // A folder that exists only because links are mounted in it has no folder on the disk.
-        let leads_to_links =
-            workspace.links.keys().any(|mount| is_below(mount, &normal) && *mount != normal);
+        let within = |mount: &&String| **mount != normal && is_below(mount, &normal);
+        let mounts: Vec<&String> = workspace.links.keys().filter(within).collect();
         let opened =
             if place.path.is_empty() { Ok(place.dir) } else { place.dir.open_dir(&place.path) };
         match opened {
             Ok(dir) => walk(&dir, &normal, depth, &mut found).map_err(Error::at(&args.path))?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && leads_to_links => {}
+            // A folder that exists only because links are mounted in it has none on the disk.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && !mounts.is_empty() => {}
             Err(error) => return Err(Error::at(&args.path)(error)),
         }
         // What lies where a link is mounted cannot be reached.
-        found.retain(|path, _| !workspace.links.keys().any(|mount| is_below(path, mount)));
-        for mount in workspace.links.keys() {
-            if *mount == normal || !is_below(mount, &normal) {
-                continue;
-            }
+        found.retain(|path, _| !mounts.iter().any(|mount| is_below(path, mount)));
+        for mount in mounts {
             self.list_link(workspace, mount, &normal, depth, &mut found)?;
         }
         let truncated = found.len() > MAX_ENTRIES;

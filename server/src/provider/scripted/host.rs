@@ -34,7 +34,8 @@ pub(super) struct Running {
     memory: Map,
     /// Bytes of JSON that the memory takes.
     remembered: usize,
-    said: String,
+    /// What it said; none once that is too much for an answer.
+    said: Option<String>,
     /// Why the script ended itself.
     failure: Option<Failure>,
 }
@@ -62,7 +63,7 @@ impl Running {
             settings,
             memory,
             remembered,
-            said: String::new(),
+            said: Some(String::new()),
             failure: None,
         }
     }
@@ -101,7 +102,13 @@ impl Running {
     /// What the turn answers: the value that it returned, or else what it said.
     fn response(&self, value: &Dynamic) -> Result<String, Failure> {
         if value.is_unit() {
-            return Ok(self.said.clone());
+            let limit = self.settings.max_string;
+            return self.said.clone().ok_or_else(|| {
+                Failure::permanent(format!(
+                    "a turn that returns nothing answers with what it said, and that is more than \
+                     {limit} bytes: return a value"
+                ))
+            });
         }
         if let Some(text) = value.read_lock::<ImmutableString>() {
             return Ok(text.to_string());
@@ -110,14 +117,13 @@ impl Running {
         Ok(format!("{json:#}"))
     }
 
-    fn say(&mut self, text: &str) -> Result<(), Error> {
-        if self.said.len() + text.len() > self.settings.max_string {
-            let limit = self.settings.max_string;
-            return Err(format!("a turn may say at most {limit} bytes").into());
+    fn say(&mut self, text: &str) {
+        self.said =
+            self.said.take().filter(|said| said.len() + text.len() <= self.settings.max_string);
+        if let Some(said) = &mut self.said {
+            said.push_str(text);
         }
-        self.said.push_str(text);
         self.io.emit(OutputKind::Text, text);
-        Ok(())
     }
 
     fn remember(&mut self, key: &str, value: &Dynamic) -> Result<(), Error> {
@@ -199,7 +205,7 @@ fn think(text: &str) {
 fn register_output(engine: &mut Engine) {
     engine.register_fn("say", |text: Dynamic| -> Result<(), Error> {
         let text = text.to_string();
-        with(|running| running.say(&text))?
+        with(|running| running.say(&text))
     });
     engine.register_fn("sleep_ms", |milliseconds: i64| {
         sleep(Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0)))

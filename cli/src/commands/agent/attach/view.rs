@@ -6,7 +6,7 @@ use substrat_proto::v1;
 use substrat_proto::v1::attach_response::Item;
 
 use super::input::Console;
-use crate::output::Output;
+use crate::output::{Output, count};
 
 /// What a user is told whose turn was lost.
 const LOST_TURN: &str =
@@ -116,8 +116,9 @@ impl View {
             }
             Some(Item::DaemonRecovered(recovered)) => {
                 let text = format!(
-                    "the daemon recovered: {} turns interrupted, {} messages returned",
-                    recovered.interrupted_turns, recovered.returned_messages
+                    "the daemon recovered: {} interrupted, {} returned",
+                    count(recovered.interrupted_turns, "turn"),
+                    count(recovered.returned_messages, "message")
                 );
                 self.note(console, &text);
             }
