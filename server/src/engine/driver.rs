@@ -16,7 +16,9 @@ use super::handle::{
     Answer, CallError, CallWaiter, Done, Handle, Input, Refusal, Report, Shared, Told,
 };
 use super::runner::Runners;
-use super::{Archive, CheckpointDone, Clock, Feed, Limits, Outputs, Parts, Sink, ToolSockets};
+use super::{
+    Archive, CheckpointDone, Clock, Feed, Item, Limits, Outputs, Parts, Sink, ToolSockets,
+};
 use crate::journal::{self, Completion, Journal};
 use crate::model::{
     CallId, Command, DiscardReason, Effect, Event, IdSource, MessageId, Outcome, Policy, Request,
@@ -279,6 +281,11 @@ impl Driver {
                 let command = Command::CallTool { agent, turn, call, tool, args };
                 match self.core.submit(command, None, (self.clock)()) {
                     Ok(_) => {
+                        // Only now: of a call that is refused there is no event to wait for. And
+                        // before its event is published.
+                        if let Some(output) = self.handle.outputs().get(agent) {
+                            output.push_mark(Item::Call(call));
+                        }
                         self.calls.insert(call, waiter);
                     }
                     Err(rejection) => {

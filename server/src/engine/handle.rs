@@ -252,9 +252,6 @@ impl Handle {
     ) -> CallEnd {
         let call = CallId::from_u64(mix(self.shared.calls.fetch_add(1, Ordering::Relaxed)));
         let output = self.shared.outputs.get(agent);
-        if let Some(output) = &output {
-            output.push_mark(Item::Call(call));
-        }
         let (waiter, end) = oneshot::channel();
         let report = Report::Call { agent, turn, call, tool: tool.into(), args, waiter };
         let gone = || CallError::Failed("[Interrupted: outcome unknown]".to_owned());

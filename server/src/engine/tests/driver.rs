@@ -10,14 +10,16 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::engine::{
-    Answer, Archive, CheckpointDone, Ended, Engine, Fatal, Handle, Limits, Parts, RandomIds,
+    Answer, Archive, CheckpointDone, Ended, Engine, Fatal, Handle, Item, Limits, Parts, RandomIds,
     Refusal, Sink, SocketGuard, Span, ToolSockets, now,
 };
 use crate::journal::{self, Disk, DiskFile, Fault, Journal, SimDisk, Writer};
 use crate::model::{
-    AgentId, Commit, Entry, Event, FailureClass, Outcome, Rejection, Saved, SessionId, State,
+    AgentId, Commit, Entry, Event, FailureClass, Json, Outcome, Rejection, Saved, SessionId, State,
 };
-use crate::provider::{Capabilities, Failure, Info, Instance, Prompt, Provider, Spec, TurnIo};
+use crate::provider::{
+    Capabilities, Failure, Info, Instance, OutputKind, Prompt, Provider, Spec, TurnIo,
+};
 use crate::workspace::Files;
 
 /// A simulated disk whose syncs can be held back.
@@ -200,6 +202,14 @@ impl Instance for Fake {
                 "fail once" if attempt == 0 => {
                     let class = FailureClass::Transient;
                     return Err(Failure { class, message: "once".into(), retry_after: None });
+                }
+                "call" => {
+                    let long = Json::of(&"x".repeat(9 << 20)).unwrap();
+                    io.call_tool("refused", long).await.unwrap_err();
+                    io.emit(OutputKind::Text, "refused");
+                    io.call_tool("unknown", Json::null()).await.unwrap_err();
+                    io.emit(OutputKind::Text, "called");
+                    io.cancelled().cancelled().await;
                 }
                 "fail" => return Err(Failure::permanent("told to")),
                 _ => {}
@@ -431,6 +441,35 @@ async fn a_turn_that_fails_in_passing_is_tried_again() {
     assert!(matches!(answer, Answer::Completed { .. }), "{answer:?}");
     let tried = world.events().iter().filter(|name| *name == "turn.start").count();
     assert_eq!(tried, 1, "as one turn: {:?}", world.events());
+}
+
+#[tokio::test]
+async fn only_a_call_that_has_an_event_holds_back_what_is_said_after_it() {
+    let world = World::new(1 << 20);
+    let created = world.handle.execute(create("a"), None).await.unwrap();
+    let Outcome::Agent(agent) = created else { panic!("an agent was created") };
+    let _waiting = world.handle.send(send("a", "call"), None).await.unwrap();
+    let mut news = world.handle.feed().watch();
+    let output = loop {
+        match world.handle.outputs().get(agent) {
+            Some(output) => break output,
+            None => news.changed().await.unwrap(),
+        }
+    };
+    let (mut place, mut items) = (0, Vec::new());
+    while !matches!(items.last(), Some(Item::Delta { index: 1, .. })) {
+        output.changed(place).await;
+        items.extend(output.read(&mut place, 1).items);
+    }
+    let kinds: Vec<&str> = items
+        .iter()
+        .map(|item| match item {
+            Item::Delta { text, .. } => &**text,
+            Item::Call(_) => "call",
+            Item::After(_) => "after",
+        })
+        .collect();
+    assert_eq!(kinds, ["after", "refused", "call", "after", "called"]);
 }
 
 #[tokio::test]
