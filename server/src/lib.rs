@@ -6,6 +6,7 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub mod daemon;
 pub mod engine;
 pub mod journal;
+mod memory;
 pub mod model;
 pub mod projection;
 pub mod provider;

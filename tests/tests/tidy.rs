@@ -60,6 +60,9 @@ const CRATES: &[(&str, &[&str])] = &[
     ("tests", &["substrat_proto", "substrat_server"]),
 ];
 
+/// The only source that may hold what the compiler cannot check: the allocator.
+const UNSAFE: &str = "server/src/memory.rs";
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned()
 }
@@ -213,16 +216,18 @@ fn no_source_is_too_long_to_read() {
 }
 
 #[test]
-fn nothing_is_left_undone_and_nothing_is_unsafe() {
+fn nothing_is_left_undone_and_only_the_allocator_is_unsafe() {
     // Put together here, so that this source does not hold them.
     let macros = ["todo", "unimplemented", "dbg"].map(|name| format!("{name}!("));
     let keyword = ["un", "safe"].concat();
     let mut found = Vec::new();
     for (path, text) in all_sources() {
+        let may_be_unsafe = path == UNSAFE;
         for (number, line) in (1..).zip(text.lines()) {
             let code = code(line);
             let mut words = code.split(|c: char| !c.is_alphanumeric() && c != '_');
-            if macros.iter().any(|name| code.contains(name)) || words.any(|word| word == keyword) {
+            let is_unsafe = !may_be_unsafe && words.any(|word| word == keyword);
+            if macros.iter().any(|name| code.contains(name)) || is_unsafe {
                 found.push(format!("{path}:{number}: {}", line.trim()));
             }
         }

@@ -181,6 +181,12 @@ const KEYS: &[Key] = &[
         description: "elements of a script's largest array or map",
     },
     Key {
+        name: "scripted.max_heap_mib",
+        default: || Value::Integer(64),
+        fits: number(1, 65_536),
+        description: "memory that a turn of a script may hold",
+    },
+    Key {
         name: "scripted.max_memory_bytes",
         default: || Value::Integer(256 << 10),
         fits: number(1024, 2 << 20),
@@ -380,6 +386,7 @@ impl Config {
             max_operations: self.number("scripted.max_operations"),
             max_string: self.size("scripted.max_string_bytes"),
             max_elements: self.size("scripted.max_elements"),
+            max_heap: self.size("scripted.max_heap_mib") << 20,
             max_memory: self.size("scripted.max_memory_bytes"),
             tool_socket: self
                 .value("scripted.tool_socket")

@@ -14,7 +14,8 @@ use serde_json::Value;
 use tokio::runtime::Handle;
 
 use super::super::{Failure, OutputKind, Prompt, TurnIo};
-use super::{Settings, explain};
+use super::{Settings, bounded, explain};
+use crate::memory;
 use crate::model::{FailureClass, Json, ToolSpec, catalogue};
 
 type Error = Box<EvalAltResult>;
@@ -54,7 +55,7 @@ impl Running {
         settings: Settings,
         memory: Map,
     ) -> Self {
-        let entries = memory.iter().filter_map(|(key, value)| Some((key, to_json(value).ok()?)));
+        let entries = memory.iter().filter_map(|(key, value)| Some((key, json_of(value).ok()?)));
         let remembered = entries.map(|(key, value)| entry_size(key, &value)).sum();
         Self {
             prompt,
@@ -71,6 +72,7 @@ impl Running {
     /// Runs `fn turn(prompt)` on this thread.
     pub(super) fn run(self, engine: &Engine, ast: &AST, prompt: &str) -> Done {
         RUNNING.set(Some(self));
+        bounded::reset();
         let prompt: Dynamic = prompt.to_owned().into();
         let options = CallFnOptions::new();
         let returned = engine.call_fn_with_options::<Dynamic>(
@@ -89,18 +91,21 @@ impl Running {
             other => other,
         };
         let outcome = match returned {
-            Ok(value) => running.response(&value).map(Some),
+            Ok(_) if bounded::oversized() => {
+                Err(explain(*bounded::too_large("Length of string"), &running.settings))
+            }
+            Ok(value) => running.response(engine, &value).map(Some),
             Err(_) if running.failure.is_some() => {
                 Err(running.failure.unwrap_or_else(|| Failure::permanent("")))
             }
             Err(_) if running.io.cancelled().is_cancelled() => Ok(None),
-            Err(error) => Err(explain(error.into())),
+            Err(error) => Err(explain(error, &running.settings)),
         };
         (outcome, running.memory)
     }
 
     /// What the turn answers: the value that it returned, or else what it said.
-    fn response(&self, value: &Dynamic) -> Result<String, Failure> {
+    fn response(&self, engine: &Engine, value: &Dynamic) -> Result<String, Failure> {
         if value.is_unit() {
             let limit = self.settings.max_string;
             return self.said.clone().ok_or_else(|| {
@@ -113,7 +118,7 @@ impl Running {
         if let Some(text) = value.read_lock::<ImmutableString>() {
             return Ok(text.to_string());
         }
-        let json = to_json(value).map_err(explain)?;
+        let json = to_json(engine, value).map_err(|error| explain(*error, &self.settings))?;
         Ok(format!("{json:#}"))
     }
 
@@ -123,12 +128,11 @@ impl Running {
         if let Some(said) = &mut self.said {
             said.push_str(text);
         }
-        self.io.emit(OutputKind::Text, text);
+        memory::uncounted(|| self.io.emit(OutputKind::Text, text));
     }
 
-    fn remember(&mut self, key: &str, value: &Dynamic) -> Result<(), Error> {
-        let json = to_json(value)?;
-        let old = self.memory.get(key).and_then(|old| to_json(old).ok());
+    fn remember(&mut self, key: &str, json: Value) -> Result<(), Error> {
+        let old = self.memory.get(key).and_then(|old| json_of(old).ok());
         let freed = old.map_or(0, |old| entry_size(key, &old));
         let remembered = self.remembered - freed + entry_size(key, &json);
         // With the braces, without the last comma.
@@ -145,7 +149,7 @@ impl Running {
     }
 
     fn forget(&mut self, key: &str) {
-        let old = self.memory.remove(key).and_then(|old| to_json(&old).ok());
+        let old = self.memory.remove(key).and_then(|old| json_of(&old).ok());
         self.remembered -= old.map_or(0, |old| entry_size(key, &old));
     }
 }
@@ -180,16 +184,26 @@ pub(super) fn engine(settings: &Settings) -> Engine {
         // What is curried into a function pointer counts against no limit.
         .disable_symbol("curry")
         .set_optimization_level(rhai::OptimizationLevel::Simple);
-    engine.on_progress(|operations| {
+    let (max_heap, max_string) = (settings.max_heap, settings.max_string);
+    let most = max_heap.cast_signed();
+    engine.on_progress(move |operations| {
+        if memory::held() > most && is_running() {
+            let what = format!("Too much memory: a turn may hold at most {max_heap} bytes");
+            return Some(what.into());
+        }
+        if bounded::oversized() && is_running() {
+            return Some(format!("Length of string too large: at most {max_string} bytes").into());
+        }
         if operations % CANCEL_INTERVAL != 0 {
             return None;
         }
         let cancelled = with(|running| running.io.cancelled().is_cancelled()).unwrap_or(false);
         cancelled.then_some(Dynamic::UNIT)
     });
+    bounded::register(&mut engine, settings);
     engine.on_print(think);
     engine.on_debug(|text, _, position| think(&format!("{position:?}: {text}")));
-    register_output(&mut engine);
+    register_output(&mut engine, settings.max_string);
     register_memory(&mut engine);
     for tool in catalogue() {
         register_tool(&mut engine, tool);
@@ -197,14 +211,22 @@ pub(super) fn engine(settings: &Settings) -> Engine {
     engine
 }
 
-fn think(text: &str) {
-    // Outside of a turn there is nobody to think for.
-    let _ = with(|running| running.io.emit(OutputKind::Thinking, text));
+/// Whether a turn runs on this thread; not so when a script is compiled.
+fn is_running() -> bool {
+    RUNNING.with_borrow(Option::is_some)
 }
 
-fn register_output(engine: &mut Engine) {
-    engine.register_fn("say", |text: Dynamic| -> Result<(), Error> {
-        let text = text.to_string();
+fn think(text: &str) {
+    // Outside of a turn there is nobody to think for.
+    let _ = with(|running| {
+        memory::uncounted(|| running.io.emit(OutputKind::Thinking, text));
+    });
+}
+
+fn register_output(engine: &mut Engine, max_string: usize) {
+    engine.register_fn("say", move |text: Dynamic| -> Result<(), Error> {
+        let text = bounded::text(&text, max_string)
+            .ok_or_else(|| bounded::too_large("Length of string"))?;
         with(|running| running.say(&text))
     });
     engine.register_fn("sleep_ms", |milliseconds: i64| {
@@ -253,9 +275,14 @@ fn sleep(time: Duration) -> Result<(), Error> {
 }
 
 fn register_memory(engine: &mut Engine) {
-    engine.register_fn("remember", |key: &str, value: Dynamic| -> Result<(), Error> {
-        with(|running| running.remember(key, &value))?
-    });
+    type Context<'a> = NativeCallContext<'a>;
+    engine.register_fn(
+        "remember",
+        |cx: Context<'_>, key: &str, value: Dynamic| -> Result<(), Error> {
+            let value = to_json(cx.engine(), &value)?;
+            with(|running| running.remember(key, value))?
+        },
+    );
     engine.register_fn("recall", |key: &str| -> Result<Dynamic, Error> {
         with(|running| running.memory.get(key).cloned().unwrap_or(Dynamic::UNIT))
     });
@@ -286,41 +313,62 @@ fn register_tool(engine: &mut Engine, tool: &'static ToolSpec) {
     let any = TypeId::of::<Dynamic>();
     for count in required..=tool.parameters.len().max(required + 1) {
         let types = vec![any; count];
-        engine.register_raw_fn(tool.name, types, move |_: NativeCallContext<'_>, args| {
+        engine.register_raw_fn(tool.name, types, move |context: NativeCallContext<'_>, args| {
             // The first argument may be the caller's variable itself.
             let args: Vec<Dynamic> = args.iter().map(|arg| (**arg).clone()).collect();
-            call(tool, args, required)
+            call(context.engine(), tool, args, required)
         });
     }
 }
 
-fn call(tool: &ToolSpec, mut args: Vec<Dynamic>, required: usize) -> Result<Dynamic, Error> {
+fn call(
+    engine: &Engine,
+    tool: &ToolSpec,
+    mut args: Vec<Dynamic>,
+    required: usize,
+) -> Result<Dynamic, Error> {
     let options = match args.last() {
         Some(last) if args.len() > required && last.is_map() => args.pop(),
         _ => None,
     };
     let mut values = serde_json::Map::new();
     for (name, value) in tool.parameters.iter().zip(&args) {
-        values.insert((*name).to_owned(), to_json(value)?);
+        values.insert((*name).to_owned(), to_json(engine, value)?);
     }
-    if let Some(Value::Object(options)) = options.as_ref().map(to_json).transpose()? {
+    if let Some(Value::Object(options)) =
+        options.as_ref().map(|options| to_json(engine, options)).transpose()?
+    {
         values.extend(options);
     }
     if args.len() > tool.parameters.len() {
         return Err(format!("{} takes at most {}", tool.name, tool.parameters.len()).into());
     }
-    let args = Json::of(&values).map_err(|error| error.to_string())?;
     let (io, runtime) = with(|running| (running.io.clone(), running.runtime.clone()))?;
-    let result = runtime.block_on(io.call_tool(tool.name, args));
-    if io.cancelled().is_cancelled() {
-        return Err(ended());
-    }
-    let result = result?;
-    let value: Value = serde_json::from_str(result.get()).map_err(|error| error.to_string())?;
+    // What goes out and what comes back is not the script's.
+    let answer = memory::uncounted(|| {
+        let args = Json::of(&values).map_err(|error| error.to_string())?;
+        runtime.block_on(io.call_tool(tool.name, args))
+    });
+    let result = match &answer {
+        _ if io.cancelled().is_cancelled() => Err(ended()),
+        Ok(json) => value_of(json),
+        Err(error) => Err(error.as_str().into()),
+    };
+    memory::uncounted(|| drop(answer));
+    result
+}
+
+fn value_of(json: &Json) -> Result<Dynamic, Error> {
+    let value: Value = serde_json::from_str(json.get()).map_err(|error| error.to_string())?;
     rhai::serde::to_dynamic(value)
 }
 
-fn to_json(value: &Dynamic) -> Result<Value, Error> {
+fn to_json(engine: &Engine, value: &Dynamic) -> Result<Value, Error> {
+    bounded::check(engine, value)?;
+    json_of(value)
+}
+
+fn json_of(value: &Dynamic) -> Result<Value, Error> {
     if is_deeper(value, MAX_DEPTH) {
         return Err(format!("it is nested more than {MAX_DEPTH} levels deep").into());
     }

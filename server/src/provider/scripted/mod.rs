@@ -2,9 +2,10 @@
 //!
 //! The script is the agent's instructions. `docs/scripted.md` is its reference: `fn turn(prompt)`,
 //! the agent's tools as functions, `say`, `remember` and `recall`, `sleep_ms`, `fail`. A script
-//! runs on a thread of its own while a turn lasts, within limits of operations and sizes; it can
-//! reach nothing but its agent's tools.
+//! runs on a thread of its own while a turn lasts, within limits of operations, sizes and memory;
+//! it can reach nothing but its agent's tools.
 
+mod bounded;
 mod host;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ use rhai::{AST, Dynamic, Engine, EvalAltResult, Map, ParseError, Position};
 
 use self::host::Running;
 use super::{Capabilities, Ended, Failure, Info, Instance, Prompt, Provider, Spec, TurnIo};
+use crate::memory;
 use crate::model::{Blob, Saved};
 
 /// Limits of a script.
@@ -28,6 +30,10 @@ pub struct Settings {
     pub max_string: usize,
     /// Elements of the largest array or map; those of nested ones count together.
     pub max_elements: usize,
+    /// Bytes of memory that a turn may hold. Looked at with each operation, so that a single one
+    /// may pass it before the turn ends: by as much as the turn holds, when it copies that, or by
+    /// some hundred times `max_string`, when it parses a text of that length.
+    pub max_heap: usize,
     /// Bytes of JSON that a script may remember from turn to turn.
     pub max_memory: usize,
     /// Whether the agent's tool socket is opened while a session is live, for a helper process.
@@ -48,6 +54,7 @@ impl Default for Settings {
             max_operations: 50_000_000,
             max_string: 4 << 20,
             max_elements: 100_000,
+            max_heap: 64 << 20,
             max_memory: 256 << 10,
             tool_socket: false,
         }
@@ -106,6 +113,7 @@ impl Provider for Scripted {
                 None => Map::new(),
                 Some(blob) => read_memory(blob)?,
             };
+            let memory = Arc::new(memory);
             let instance: Box<dyn Instance> = Box::new(Script {
                 engine: self.engine.clone(),
                 ast: Arc::new(ast),
@@ -123,7 +131,7 @@ struct Script {
     engine: Arc<Engine>,
     ast: Arc<AST>,
     settings: Settings,
-    memory: Map,
+    memory: Arc<Map>,
 }
 
 impl Instance for Script {
@@ -134,16 +142,19 @@ impl Instance for Script {
     ) -> BoxFuture<'a, Result<Ended, Failure>> {
         async move {
             let (engine, ast) = (self.engine.clone(), self.ast.clone());
-            let text = prompt.text.clone();
-            let running = Running::new(prompt, io, self.settings, self.memory.clone());
-            let run = move || running.run(&engine, &ast, &text);
+            let (settings, memory) = (self.settings, self.memory.clone());
+            let run = move || {
+                memory::begin();
+                let text = prompt.text.clone();
+                Running::new(prompt, io, settings, (*memory).clone()).run(&engine, &ast, &text)
+            };
             let (outcome, memory) = match tokio::task::spawn_blocking(run).await {
                 Ok(done) => done,
                 Err(error) => std::panic::resume_unwind(error.into_panic()),
             };
             let Some(response) = outcome? else { return Ok(Ended::Cancelled) };
             let saved = self.save(&memory)?;
-            self.memory = memory;
+            self.memory = Arc::new(memory);
             Ok(Ended::Completed { response, saved })
         }
         .boxed()
@@ -181,13 +192,24 @@ fn explain_parse(error: &ParseError) -> String {
 }
 
 /// A script's error as a failure, with line and column.
-fn explain(mut error: Box<EvalAltResult>) -> Failure {
+fn explain(mut error: EvalAltResult, settings: &Settings) -> Failure {
     // The innermost error is where it happened; what called it comes around it.
-    while let EvalAltResult::ErrorInFunctionCall(_, _, inner, _) = *error {
-        error = inner;
+    let mut position = Position::NONE;
+    while let EvalAltResult::ErrorInFunctionCall(_, _, inner, called) = error {
+        (error, position) = (*inner, called);
     }
-    let position = error.take_position();
-    Failure::permanent(format!("script error: {}", at(position, &error.to_string())))
+    // A step that has no position of its own is within what was called there.
+    position = error.take_position().or_else(position);
+    let what = match &error {
+        // Why the script was ended.
+        EvalAltResult::ErrorTerminated(why, _) if why.is_string() => why.to_string(),
+        EvalAltResult::ErrorRuntime(thrown, _) if !thrown.is_string() => {
+            let text = bounded::text(thrown, settings.max_string);
+            format!("Runtime error: {}", text.as_deref().unwrap_or("too large to be shown"))
+        }
+        other => other.to_string(),
+    };
+    Failure::permanent(format!("script error: {}", at(position, &what)))
 }
 
 fn at(position: Position, what: &str) -> String {

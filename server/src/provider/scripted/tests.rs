@@ -1,6 +1,8 @@
 //! Scripts against a turn that records what they do: what they are given, what they may not do,
 //! and how they end.
 
+mod memory;
+
 use std::sync::Mutex;
 
 use serde_json::{Value, json};
