@@ -1,6 +1,7 @@
 //! What stands around every request: who asks, under which id, and how many at once.
 
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use tonic::body::Body;
@@ -79,10 +80,18 @@ where
         let id = request.headers().get(&REQUEST_ID).cloned().unwrap_or_else(fresh_id);
         let path = request.uri().path();
         let span = tracing::debug_span!("rpc", path, id = id.to_str().unwrap_or("?"));
+        let limit = deadline(request.headers());
         let response = self.inner.call(request);
         let answered = async move {
             let started = std::time::Instant::now();
-            let mut response = response.await.map_err(Into::into)?;
+            let in_time = match limit {
+                Some(limit) => tokio::time::timeout(limit, response).await.ok(),
+                None => Some(response.await),
+            };
+            let mut response = match in_time {
+                Some(response) => response.map_err(Into::into)?,
+                None => late().into_http(),
+            };
             tracing::debug!(took = ?started.elapsed(), "answered");
             if let Some(status) = explained(response.headers()) {
                 response = status.into_http();
@@ -92,6 +101,29 @@ where
         };
         Box::pin(answered.instrument(span))
     }
+}
+
+/// How long the client waits, as `grpc-timeout` says it: up to eight digits and a unit.
+fn deadline(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get("grpc-timeout")?.to_str().ok()?;
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let number: u64 = digits.parse().ok().filter(|_| digits.len() <= 8)?;
+    Some(match unit {
+        "H" => Duration::from_secs(number * 3600),
+        "M" => Duration::from_secs(number * 60),
+        "S" => Duration::from_secs(number),
+        "m" => Duration::from_millis(number),
+        "u" => Duration::from_micros(number),
+        "n" => Duration::from_nanos(number),
+        _ => return None,
+    })
+}
+
+/// What a client is told that waited for as long as it said it would.
+fn late() -> Status {
+    let message = "there was no answer within the time that the request gave";
+    let hint = "what was begun goes on; ask again with the same request_id to get its outcome";
+    status(Code::DeadlineExceeded, Reason::DeadlineExceeded, message, hint)
 }
 
 /// What was refused before any service saw it, and so has no reason yet.
@@ -124,7 +156,7 @@ pub(super) fn shed(error: BoxError) -> BoxError {
         "too many requests at once",
     )
     .hint("wait a little and try again");
-    wire.retry_after = Some(std::time::Duration::from_millis(100));
+    wire.retry_after = Some(Duration::from_millis(100));
     Box::new(Status::from(wire))
 }
 
@@ -181,6 +213,33 @@ mod tests {
         let mut nobody = Request::new(Body::empty());
         nobody.extensions_mut().insert(UdsConnectInfo { peer_addr: None, peer_cred: None });
         assert_eq!(ask(Guard::for_owner(), nobody).await.unwrap_err().reason, "PEER_NOT_ALLOWED");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deadline_ends_the_waiting_with_a_reason() {
+        let never = tower::service_fn(|_: Request<Body>| {
+            std::future::pending::<Result<Response<Body>, BoxError>>()
+        });
+        let mut hurried = request();
+        hurried.headers_mut().insert("grpc-timeout", HeaderValue::from_static("250m"));
+        let begun = tokio::time::Instant::now();
+        let response = Guard::for_owner().layer(never).oneshot(hurried).await.unwrap();
+        assert_eq!(begun.elapsed().as_millis() / 10, 25);
+        let told = Refusal::from(&Status::from_header_map(response.headers()).unwrap());
+        assert_eq!((told.code, &*told.reason), (Code::DeadlineExceeded, "DEADLINE_EXCEEDED"));
+    }
+
+    #[test]
+    fn deadlines_are_read_as_they_are_written() {
+        let read = |text: &'static str| {
+            let headers = [("grpc-timeout".parse().unwrap(), HeaderValue::from_static(text))];
+            deadline(&headers.into_iter().collect())
+        };
+        assert_eq!(read("2H"), Some(Duration::from_secs(7200)));
+        assert_eq!(read("99999999n"), Some(Duration::from_nanos(99_999_999)));
+        for bad in ["", "S", "5", "1x", "-1S", "100000000S", "1 S"] {
+            assert_eq!(read(bad), None, "{bad:?}");
+        }
     }
 
     #[tokio::test]

@@ -116,6 +116,8 @@ reasons! {
     PeerNotAllowed = "PEER_NOT_ALLOWED",
     /// The disk is full.
     DiskFull = "DISK_FULL",
+    /// The request gave less time than it took.
+    DeadlineExceeded = "DEADLINE_EXCEEDED",
     /// Too many requests at once.
     Overloaded = "OVERLOADED",
     /// The daemon is stopping.

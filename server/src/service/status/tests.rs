@@ -16,6 +16,7 @@ const OTHERS: &[Reason] = &[
     Reason::PeerSilent,
     Reason::PeerNotAllowed,
     Reason::DiskFull,
+    Reason::DeadlineExceeded,
     Reason::Overloaded,
     Reason::LogUnreadable,
 ];

@@ -153,8 +153,9 @@ class AgentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SendMessage(self, request, context):
-        """Sends a message from USER. Waits for the answer unless no_wait is set. A turn that fails is
-        ABORTED (TURN_FAILED, TURN_CANCELLED); the agent then keeps the message.
+        """Sends a message from USER. Waits for the answer unless no_wait is set. A turn that does not
+        complete is ABORTED: TURN_FAILED, after which the agent keeps the message for its next turn,
+        or TURN_CANCELLED, after which the message is gone.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -54,8 +54,9 @@ class AgentServiceStub:
     UpdateAgent: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.UpdateAgentRequest, _agent_service_pb2.UpdateAgentResponse]
     """Changes instructions, role or metadata. New instructions hold from the next turn on."""
     SendMessage: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.SendMessageRequest, _agent_service_pb2.SendMessageResponse]
-    """Sends a message from USER. Waits for the answer unless no_wait is set. A turn that fails is
-    ABORTED (TURN_FAILED, TURN_CANCELLED); the agent then keeps the message.
+    """Sends a message from USER. Waits for the answer unless no_wait is set. A turn that does not
+    complete is ABORTED: TURN_FAILED, after which the agent keeps the message for its next turn,
+    or TURN_CANCELLED, after which the message is gone.
     """
     CancelTurn: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.CancelTurnRequest, _agent_service_pb2.CancelTurnResponse]
     """Ends the running turn. FAILED_PRECONDITION (NO_TURN) when none runs."""
@@ -102,8 +103,9 @@ class AgentServiceAsyncStub(AgentServiceStub):
     UpdateAgent: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.UpdateAgentRequest, _agent_service_pb2.UpdateAgentResponse]  # type: ignore[assignment]
     """Changes instructions, role or metadata. New instructions hold from the next turn on."""
     SendMessage: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.SendMessageRequest, _agent_service_pb2.SendMessageResponse]  # type: ignore[assignment]
-    """Sends a message from USER. Waits for the answer unless no_wait is set. A turn that fails is
-    ABORTED (TURN_FAILED, TURN_CANCELLED); the agent then keeps the message.
+    """Sends a message from USER. Waits for the answer unless no_wait is set. A turn that does not
+    complete is ABORTED: TURN_FAILED, after which the agent keeps the message for its next turn,
+    or TURN_CANCELLED, after which the message is gone.
     """
     CancelTurn: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.CancelTurnRequest, _agent_service_pb2.CancelTurnResponse]  # type: ignore[assignment]
     """Ends the running turn. FAILED_PRECONDITION (NO_TURN) when none runs."""
@@ -177,8 +179,9 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_service_pb2.SendMessageRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_service_pb2.SendMessageResponse, _abc.Awaitable[_agent_service_pb2.SendMessageResponse]]:
-        """Sends a message from USER. Waits for the answer unless no_wait is set. A turn that fails is
-        ABORTED (TURN_FAILED, TURN_CANCELLED); the agent then keeps the message.
+        """Sends a message from USER. Waits for the answer unless no_wait is set. A turn that does not
+        complete is ABORTED: TURN_FAILED, after which the agent keeps the message for its next turn,
+        or TURN_CANCELLED, after which the message is gone.
         """
 
     @_abc_1.abstractmethod

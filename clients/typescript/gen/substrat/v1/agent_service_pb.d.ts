@@ -872,8 +872,9 @@ export declare const AgentService: GenService<{
     output: typeof UpdateAgentResponseSchema;
   },
   /**
-   * Sends a message from USER. Waits for the answer unless no_wait is set. A turn that fails is
-   * ABORTED (TURN_FAILED, TURN_CANCELLED); the agent then keeps the message.
+   * Sends a message from USER. Waits for the answer unless no_wait is set. A turn that does not
+   * complete is ABORTED: TURN_FAILED, after which the agent keeps the message for its next turn,
+   * or TURN_CANCELLED, after which the message is gone.
    *
    * @generated from rpc substrat.v1.AgentService.SendMessage
    */
