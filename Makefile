@@ -18,6 +18,7 @@ demo: build ## a team reviews this repository, and survives kill -9
 
 test: build ## all tests
 	@.ci/setup test
+	@clients/buf --version >/dev/null
 	$(CARGO_TEST) --workspace
 	SUBSTRAT_BIN_DIR=$(BINARIES) clients/test
 

@@ -90,7 +90,7 @@ def prepare(
     digest = fingerprint(folder, made_from)
     if stamp.is_file() and stamp.read_text() == digest:
         return
-    print(f"installing {what} into {folder.relative_to(ROOT)}")
+    print(f"installing {what} into {folder.relative_to(ROOT)}", file=sys.stderr, flush=True)
     shutil.rmtree(folder, ignore_errors=True)
     install()
     stamp.write_text(digest)
