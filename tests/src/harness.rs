@@ -422,6 +422,23 @@ impl Client {
         response.expect("the daemon answers").into_inner().daemon.expect("a daemon")
     }
 
+    /// Every agent, the ended ones too.
+    pub async fn all_agents(&self) -> Vec<v1::Agent> {
+        let mut agents = Vec::new();
+        let mut page_token = String::new();
+        loop {
+            let request =
+                v1::ListAgentsRequest { show_terminated: true, page_token, ..Default::default() };
+            let page = self.agents.clone().list_agents(request).await.expect("agents");
+            let page = page.into_inner();
+            agents.extend(page.agents);
+            page_token = page.next_page_token;
+            if page_token.is_empty() {
+                return agents;
+            }
+        }
+    }
+
     /// Every event of the home, in order.
     pub async fn events(&self) -> Vec<v1::Event> {
         let mut events = Vec::new();

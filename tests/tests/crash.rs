@@ -90,10 +90,8 @@ async fn observe(client: Client, log: &mut Log) {
 
 /// Asserts that all that was acknowledged is there.
 async fn check(client: &Client, log: &Log, workers: &[Worker]) {
-    let request = v1::ListAgentsRequest { show_terminated: true, ..Default::default() };
-    let listed = client.agents.clone().list_agents(request).await.unwrap().into_inner();
-    let names: BTreeMap<String, String> =
-        listed.agents.into_iter().map(|agent| (agent.name, agent.id)).collect();
+    let agents = client.all_agents().await.into_iter();
+    let names: BTreeMap<String, String> = agents.map(|agent| (agent.name, agent.id)).collect();
     let inbox = v1::ListInboxRequest { page_size: 1000, ..Default::default() };
     let inbox = client.agents.clone().list_inbox(inbox).await.unwrap().into_inner();
     let inbox: BTreeSet<String> = inbox.messages.into_iter().map(|message| message.id).collect();
