@@ -139,6 +139,12 @@ const KEYS: &[Key] = &[
         description: "agents from a root to a leaf at most",
     },
     Key {
+        name: "limits.inbox_bytes",
+        default: || Value::Integer(16 << 20),
+        fits: number(1, 1 << 30),
+        description: "bytes of text from which on an inbox takes no more messages",
+    },
+    Key {
         name: "limits.inbox_messages",
         default: || Value::Integer(1000),
         fits: number(1, 1_000_000),
@@ -149,6 +155,12 @@ const KEYS: &[Key] = &[
         default: || Value::Integer(1 << 20),
         fits: number(1024, 3 << 20),
         description: "longest message, and longest instructions",
+    },
+    Key {
+        name: "limits.user_inbox_messages",
+        default: || Value::Integer(10_000),
+        fits: number(1, 1_000_000),
+        description: "messages in USER's inbox at most",
     },
     Key {
         name: "limits.waiting",
@@ -422,6 +434,8 @@ impl Config {
             default_provider: DEFAULT_PROVIDER.into(),
             max_text: self.size("limits.message_bytes"),
             max_inbox: self.size("limits.inbox_messages"),
+            max_user_inbox: self.size("limits.user_inbox_messages"),
+            max_inbox_bytes: self.size("limits.inbox_bytes"),
             max_agents: self.size("limits.agents"),
             max_depth: self.size("limits.depth"),
             max_waiting: self.size("limits.waiting"),

@@ -15,8 +15,12 @@ pub struct Policy {
     pub default_provider: Arc<str>,
     /// Longest text of a message or of instructions, in bytes.
     pub max_text: usize,
-    /// Most messages in one inbox.
+    /// Most messages in the inbox of an agent.
     pub max_inbox: usize,
+    /// Most messages in USER's inbox.
+    pub max_user_inbox: usize,
+    /// Bytes of text from which on an inbox takes no more.
+    pub max_inbox_bytes: usize,
     /// Most live agents.
     pub max_agents: usize,
     /// Most agents on the way from a root to a leaf, both included.

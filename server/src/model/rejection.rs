@@ -106,12 +106,14 @@ pub enum Rejection {
         limit: usize,
     },
     /// The recipient has too much to read.
-    #[error("the inbox of {name:?} is full with {messages} messages")]
+    #[error("the inbox of {name:?} is full with {messages} messages of {bytes} bytes")]
     InboxFull {
         /// The recipient.
         name: Name,
         /// How many.
         messages: usize,
+        /// How much text that is.
+        bytes: usize,
     },
     /// The two would wait for each other for ever.
     #[error("{recipient:?} is waiting, directly or through others, for {sender:?}")]

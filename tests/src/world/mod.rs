@@ -134,6 +134,8 @@ fn policy() -> Policy {
         default_provider: PROVIDER.into(),
         max_text: 10_000,
         max_inbox: 100,
+        max_user_inbox: 1000,
+        max_inbox_bytes: 1 << 20,
         max_agents: 60,
         max_depth: 5,
         max_waiting: 100,

@@ -15,6 +15,8 @@ fn policy() -> Policy {
         default_provider: "fake".into(),
         max_text: 1000,
         max_inbox: 50,
+        max_user_inbox: 1000,
+        max_inbox_bytes: 1 << 20,
         max_agents: 1000,
         max_depth: 6,
         max_waiting: 100,

@@ -41,7 +41,7 @@ impl Plan<'_, '_> {
         for (key, value) in &metadata {
             check_label(key, value)?;
         }
-        self.check_room(agent)?;
+        self.check_room(Party::Agent(agent.id))?;
         let letter = Letter {
             metadata,
             ..Letter::new(Party::User, Party::Agent(agent.id), Kind::Request, text)
@@ -50,12 +50,21 @@ impl Plan<'_, '_> {
         Ok(Outcome::Message { agent: agent.id, message })
     }
 
-    /// Whether an inbox takes another message.
-    pub(super) fn check_room(&self, recipient: &Agent) -> Result<(), Rejection> {
-        if recipient.inbox.len() < self.cx.policy.max_inbox {
+    /// Whether an inbox takes another message. Answers are put into it even if it does not: whoever
+    /// asked made room for them.
+    pub(super) fn check_room(&self, recipient: Party) -> Result<(), Rejection> {
+        let policy = self.cx.policy;
+        let agent = recipient.agent().and_then(|id| self.state.live_agent(id));
+        let (inbox, most) = match agent {
+            Some(agent) => (&agent.inbox, policy.max_inbox),
+            None => (self.state.user_inbox(), policy.max_user_inbox),
+        };
+        let bytes: usize = inbox.iter().map(|message| message.text.len()).sum();
+        if inbox.len() < most && bytes < policy.max_inbox_bytes {
             return Ok(());
         }
-        Err(Rejection::InboxFull { name: recipient.name.clone(), messages: recipient.inbox.len() })
+        let name = self.state.party_name(recipient);
+        Err(Rejection::InboxFull { name, messages: inbox.len(), bytes })
     }
 
     /// Puts a message into an inbox.

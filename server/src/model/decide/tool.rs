@@ -104,8 +104,8 @@ impl Plan<'_, '_> {
         let to = self.state.route(agent, &args.recipient)?;
         let recipient = to.agent().and_then(|id| self.state.live_agent(id));
         let sync = args.sync && recipient.is_some();
+        self.check_room(to)?;
         if let Some(recipient) = recipient {
-            self.check_room(recipient)?;
             if sync && self.state.waits_for(recipient, agent.id) {
                 let (sender, recipient) = (agent.name.clone(), recipient.name.clone());
                 return Err(Rejection::WouldDeadlock { sender, recipient });
@@ -160,9 +160,7 @@ impl Plan<'_, '_> {
         }
         check_text(&args.text, self.cx.policy.max_text.min(MAX_BROADCAST / team.len()))?;
         for id in &team {
-            if let Some(recipient) = self.state.live_agent(*id) {
-                self.check_room(recipient)?;
-            }
+            self.check_room(Party::Agent(*id))?;
         }
         let text: Arc<str> = args.text.into();
         let from = Party::Agent(agent.id);

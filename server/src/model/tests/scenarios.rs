@@ -480,3 +480,25 @@ fn a_waiting_turn_that_is_cancelled_returns_from_its_call() {
     let cancelled = world.effects.iter().any(|e| matches!(e, Effect::CancelTurn { .. }));
     assert!(cancelled);
 }
+
+#[test]
+fn no_inbox_grows_without_a_bound() {
+    let mut world = World::new(4);
+    world.policy.max_inbox_bytes = 1500;
+    world.policy.max_user_inbox = 3;
+    world.create("a");
+    world.create("b");
+    world.send("a", "work");
+    for _ in 0..3 {
+        let told = world.call("a", "send_message", &json!({"recipient": "USER", "text": "hi"}));
+        assert!(world.result(told).unwrap().is_ok());
+    }
+    let refused = world.call("a", "send_message", &json!({"recipient": "USER", "text": "hi"}));
+    assert!(world.result(refused).unwrap().unwrap_err().contains("the inbox of \"USER\" is full"));
+    world.run(Command::Gate { agent: "b".into() }).unwrap();
+    world.send("b", &"x".repeat(1000));
+    world.send("b", &"x".repeat(1000));
+    assert!(matches!(world.run(send("b", "x")), Err(Rejection::InboxFull { bytes: 2000, .. })));
+    world.complete("a", "the answer comes all the same");
+    assert_eq!(world.state.user_inbox().len(), 4);
+}

@@ -44,6 +44,8 @@ pub(super) fn policy(slots: usize) -> Policy {
         default_provider: "scripted".into(),
         max_text: 1000,
         max_inbox: 50,
+        max_user_inbox: 1000,
+        max_inbox_bytes: 1 << 20,
         max_agents: 100,
         max_depth: 6,
         max_waiting: 100,

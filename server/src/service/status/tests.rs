@@ -40,7 +40,7 @@ fn rejections() -> Vec<Rejection> {
         Rejection::UserNotReachable { sender: name() },
         Rejection::SelfSend { sender: name() },
         Rejection::MessageTooLarge { bytes: 11, limit: 10 },
-        Rejection::InboxFull { name: name(), messages: 50 },
+        Rejection::InboxFull { name: name(), messages: 50, bytes: 700 },
         Rejection::WouldDeadlock { sender: name(), recipient: Name::known("lead") },
         Rejection::NoTeam { sender: name() },
         Rejection::NoParent { name: name() },
