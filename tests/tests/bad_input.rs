@@ -531,11 +531,13 @@ async fn too_many_requests_at_once_are_shed_with_a_reason() {
     let refusal = Refusal::from(&shed);
     assert_eq!((refusal.code, refusal.reason.as_str()), (Code::ResourceExhausted, "OVERLOADED"));
     assert!(refusal.retry_after.is_some());
+    // The daemon itself can still be asked, and stopped.
+    untouched.client.daemon.clone().get_daemon(v1::GetDaemonRequest {}).await.unwrap();
     waiting.shutdown().await;
     // Those who wait no longer make room.
     loop {
-        let request = tonic::Request::new(v1::GetDaemonRequest {});
-        match untouched.client.daemon.clone().get_daemon(request).await {
+        let request = tonic::Request::new(v1::ListAgentsRequest::default());
+        match untouched.client.agents.clone().list_agents(request).await {
             Ok(_) => break,
             Err(status) => assert_eq!(reason(&status), "OVERLOADED"),
         }

@@ -227,6 +227,36 @@ fn only_its_owner_is_let_in() {
     assert_eq!(other.status.code(), Some(8), "{other:?}");
 }
 
+#[test]
+fn more_connections_than_open_files_stop_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().join("home");
+    let mut command = Command::new("sh");
+    forget_environment(&mut command);
+    command.args(["-c", "ulimit -n 128; exec \"$@\" --background", "sh"]);
+    command.arg(binary("substratd")).arg("--home").arg(&home);
+    let daemon = Daemon::run(&home, command).unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let client = runtime.block_on(async {
+        let client = daemon.client().await;
+        client.create("a", ECHO).await;
+        client
+    });
+    let crowd: Vec<_> = (0..100)
+        .map(|_| std::os::unix::net::UnixStream::connect(daemon.socket()).unwrap())
+        .collect();
+    runtime.block_on(async {
+        for number in 0..50 {
+            let name = format!("b{number}");
+            client.create(&name, ECHO).await;
+            assert_eq!(client.ask(&name, "hello").await.unwrap(), "you said: hello");
+        }
+    });
+    drop(crowd);
+    // Who waited for a place gets one.
+    assert!(daemon.ctl_ok(&["agent", "list"]).contains("b49"));
+}
+
 /// Everything in a folder.
 fn all(folder: &Path) -> Vec<PathBuf> {
     let mut found = vec![folder.to_owned()];

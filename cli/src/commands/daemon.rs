@@ -309,7 +309,8 @@ async fn status(context: &Context) -> Result<(), Error> {
         if let Some(recovery) = &daemon.recovery {
             line(&format!("recovery  {}", recovery_line(recovery)));
             for folder in &recovery.quarantined {
-                line(&format!("damaged   {folder} was set aside"));
+                let what = if folder.contains(".damaged") { "was set aside" } else { "is gone" };
+                line(&format!("damaged   {folder} {what}"));
             }
         }
     })

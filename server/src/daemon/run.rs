@@ -132,7 +132,7 @@ pub fn run(options: &Options) -> Result<(), RunError> {
     result
 }
 
-/// Lets as many files be open as the system allows, and returns how many projections may be.
+/// Lets as many files be open as the system allows. Returns how many that is.
 fn open_files() -> usize {
     let limit = getrlimit(Resource::Nofile);
     if let Some(maximum) = limit.maximum {
@@ -141,7 +141,18 @@ fn open_files() -> usize {
         let _ = setrlimit(Resource::Nofile, raised);
     }
     let current = getrlimit(Resource::Nofile).current.unwrap_or(4096);
-    (current / 4).clamp(16, 1024) as usize
+    usize::try_from(current).unwrap_or(usize::MAX)
+}
+
+/// How many of the open files may be logs of agents.
+fn log_files() -> usize {
+    (open_files() / 4).clamp(16, 1024)
+}
+
+/// How many of the open files may be connections of clients. The rest is for the journal, and for
+/// what agents open.
+fn connections() -> usize {
+    (open_files() / 2).clamp(16, 8192)
 }
 
 /// What tells one run of the machine from the next; empty where the system does not say.
@@ -171,7 +182,7 @@ fn recover(
     disk.sync_dir("").map_err(io("syncing the home"))?;
     let options = recovery::Options {
         journal: config.journal(),
-        max_open_files: open_files(),
+        max_open_files: log_files(),
         boot: boot_id(),
     };
     let mut ids = RandomIds::from_os().map_err(io("seeding the identities"))?;
@@ -274,6 +285,7 @@ fn about(
         recovery_took,
         config: config.show(),
         slots: config.slots(),
+        connections: connections(),
         silence: config.attach_silence(),
         journal: Box::new(move || same.status()),
         mended: Box::new(move || tail.mended()),

@@ -45,6 +45,20 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Whether it may go away by itself: the disk is full, or too many files are open.
+    fn may_pass(&self) -> bool {
+        match self {
+            Self::Disk(journal::Error::Full) => true,
+            Self::Disk(journal::Error::Io { error, .. }) => {
+                let errno = rustix::io::Errno::from_io_error(error);
+                matches!(errno, Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE))
+            }
+            _ => false,
+        }
+    }
+}
+
 /// The folder of a session, relative to the home.
 pub fn session_dir(session: SessionId) -> String {
     format!("{DIR}/{session}")

@@ -405,7 +405,10 @@ impl Projector {
                 tracing::error!(folder = from, aside = to, "a log is shorter than it was");
                 self.quarantined.push(to);
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                tracing::error!(folder = from, "a log is gone");
+                self.quarantined.push(from);
+            }
             Err(error) => {
                 return Err(journal::Error::io(format!("setting {from} aside"))(error).into());
             }
@@ -462,12 +465,24 @@ impl Projector {
     }
 
     /// How the files stand, for a checkpoint at what was pushed last. Everything was flushed.
-    pub fn cut(&mut self) -> Cut {
+    ///
+    /// A log that someone removed while it was open is noticed here: its session goes on with an
+    /// empty one.
+    pub fn cut(&mut self) -> Result<Cut, Error> {
         debug_assert_eq!(self.pending_bytes(), 0);
+        let is_gone = |key: &&Key| {
+            let size = self.disk.size(&path_of(**key));
+            size.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        };
+        let gone: BTreeSet<Option<SessionId>> =
+            self.open.keys().filter(is_gone).map(|(session, _)| *session).collect();
+        for session in gone {
+            self.quarantine(session)?;
+        }
         let marks = Marks { extents: self.extents.clone(), records_behind: self.records_behind() };
         let files = std::mem::take(&mut self.dirty_files).into_iter().collect();
         let dirs = std::mem::take(&mut self.dirty_dirs).into_iter().collect();
-        Cut { marks, files, dirs }
+        Ok(Cut { marks, files, dirs })
     }
 }
 

@@ -50,7 +50,7 @@ fn written() -> (SimDisk, Extents) {
         projector.push(&commit(from..from + 9));
         projector.flush().unwrap();
     }
-    projector.cut().sync(&disk).unwrap();
+    projector.cut().unwrap().sync(&disk).unwrap();
     (disk, projector.extents().clone())
 }
 
@@ -136,7 +136,7 @@ fn what_was_believed_is_synced_by_the_next_checkpoint() {
         // One log is not whole, and the folder that it is in may never have been synced.
         disk.open(&events_path(Some(session(1)))).unwrap().set_size(20).unwrap();
         let copy = disk.fork();
-        recover(&copy, boot).cut().sync(&copy).unwrap();
+        recover(&copy, boot).cut().unwrap().sync(&copy).unwrap();
         let before = logs(&copy);
         copy.crash(Crash::Power);
         assert_eq!(logs(&copy), before);
@@ -149,7 +149,7 @@ fn after_a_failed_sync_lengths_are_not_believed() {
     let disk = home();
     let mut projector = recover(&disk, "boot 1");
     disk.set_fault(disk.operations() + 1, journal::Fault::Eio);
-    assert!(projector.cut().sync(&disk).is_err());
+    assert!(projector.cut().unwrap().sync(&disk).is_err());
     assert!(!disk.contents().contains_key(BOOT_PATH));
 }
 
@@ -164,6 +164,20 @@ fn a_log_that_shrinks_under_a_live_daemon_stops_it() {
         Err(Error::Damaged { file, .. }) => assert_eq!(file, log),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn a_log_that_was_removed_while_it_was_open_is_noticed_by_the_next_checkpoint() {
+    let (disk, extents) = written();
+    let mut live = projector(&disk, extents);
+    live.push(&commit(101..102));
+    live.flush().unwrap();
+    disk.remove_dir(&session_dir(session(1))).unwrap();
+    live.cut().unwrap().sync(&disk).unwrap();
+    assert_eq!(live.quarantined(), [session_dir(session(1))]);
+    live.push(&commit(105..106));
+    live.flush().unwrap();
+    assert!(all(&disk).contains(&105));
 }
 
 #[test]
@@ -198,7 +212,7 @@ fn a_removed_session_leaves_nothing() {
     let dir = session_dir(session(3));
     assert!(disk.contents().keys().all(|path| !path.starts_with(&dir)));
     assert!(!live.extents().contains_key(&Some(session(3))));
-    live.cut().sync(&disk).unwrap();
+    live.cut().unwrap().sync(&disk).unwrap();
     disk.crash(Crash::Power);
     assert!(disk.contents().keys().all(|path| !path.starts_with(&dir)));
 }

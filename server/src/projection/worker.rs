@@ -218,7 +218,14 @@ fn project(
                 Job::Commit(commit) => commits.push(commit),
                 Job::Checkpoint { sequence, state, done } => {
                     append(shared, &mut projector, &mut commits)?;
-                    let job = CheckpointJob { sequence, cut: projector.cut(), state, done };
+                    let cut = loop {
+                        match projector.cut() {
+                            Ok(cut) => break cut,
+                            Err(error) => wait_if_full(shared)(error)?,
+                        };
+                    };
+                    note_mended(shared, &projector);
+                    let job = CheckpointJob { sequence, cut, state, done };
                     // The receiver lives as long as this sender.
                     let _ = checkpoints.send(job);
                 }
@@ -269,11 +276,11 @@ fn note_mended(shared: &Shared, projector: &Projector) {
 fn wait_if_full(shared: &Shared) -> impl FnOnce(Error) -> Result<bool, Error> + '_ {
     move |error| {
         let queue = lock(&shared.queue);
-        if !matches!(error, Error::Disk(journal::Error::Full)) || queue.closed {
+        if !error.may_pass() || queue.closed {
             return Err(error);
         }
         if !shared.full.swap(true, Ordering::Relaxed) {
-            tracing::error!("the disk is full: the logs of agents wait for space");
+            tracing::error!(%error, "the logs of agents wait until that is over");
         }
         drop(shared.work.wait_timeout(queue, FULL_RETRY));
         Ok(true)

@@ -111,7 +111,7 @@ impl Daemon {
     fn checkpoint(&mut self) -> Result<(), Error> {
         let mut state = Vec::new();
         Snapshot::write(self.core.state(), &mut state).expect("a snapshot");
-        let files = self.projector.cut().sync(&self.disk)?;
+        let files = self.projector.cut()?.sync(&self.disk)?;
         files.write(&self.disk, self.core.state().seq(), &state, self.writer.segment())?;
         Ok(())
     }

@@ -7,6 +7,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use tonic::body::Body;
 use tonic::transport::server::UdsConnectInfo;
 use tonic::{Code, Status};
+use tower::steer::Steer;
+use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Layer, Service};
 use tracing::Instrument;
 
@@ -144,6 +146,35 @@ fn fresh_id() -> HeaderValue {
     // Hex digits are a header value.
     HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("0"))
 }
+
+/// Puts a layer around a service for all requests but those that must always get through: whether
+/// the daemon is well, how it does, and that it is to stop.
+pub(super) fn unless_exempt<S, L>(layer: &L, service: S) -> Exempting
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = BoxError> + Clone + Send + Sync,
+    S: 'static,
+    S::Future: Send + 'static,
+    L: Layer<S>,
+    L::Service: Service<Request<Body>, Response = Response<Body>, Error = BoxError>,
+    L::Service: Clone + Send + Sync + 'static,
+    <L::Service as Service<Request<Body>>>::Future: Send + 'static,
+{
+    let layered = BoxCloneSyncService::new(layer.layer(service.clone()));
+    let bare = BoxCloneSyncService::new(service);
+    let choose: Choose = |request, _| {
+        let path = request.uri().path();
+        usize::from(EXEMPT.iter().any(|prefix| path.starts_with(prefix)))
+    };
+    Steer::new([layered, bare], choose)
+}
+
+/// Services that always get through.
+const EXEMPT: [&str; 2] = ["/substrat.v1.DaemonService/", "/grpc.health."];
+
+type Boxed = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>;
+type Choose = fn(&Request<Body>, &[Boxed]) -> usize;
+/// Two ways to a service.
+pub(super) type Exempting = Steer<Boxed, Choose, Request<Body>>;
 
 /// What a client is told whose request was shed.
 pub(super) fn shed(error: BoxError) -> BoxError {

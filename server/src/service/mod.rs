@@ -5,6 +5,7 @@ mod attach;
 mod convert;
 mod daemon;
 mod events;
+mod incoming;
 mod layers;
 mod request;
 mod session;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use substrat_proto::v1;
-use tokio_stream::wrappers::UnixListenerStream;
+use tokio::net::UnixListener;
 use tonic::transport::Server;
 use tonic_health::ServingStatus;
 use tower::ServiceBuilder;
@@ -85,6 +86,8 @@ pub struct About {
     pub recovery: Report,
     /// How long recovery took.
     pub recovery_took: Duration,
+    /// Clients that may be connected at once.
+    pub connections: usize,
     /// The effective configuration.
     pub config: v1::GetConfigResponse,
     /// Slots of each provider.
@@ -114,7 +117,7 @@ impl Api {
     /// Serves until `stop` resolves, and then until the running requests have ended.
     pub async fn serve(
         self,
-        listener: UnixListenerStream,
+        listener: UnixListener,
         allowed_users: &[u32],
         stop: impl Future<Output = ()>,
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
@@ -132,10 +135,14 @@ impl Api {
                 }
             }
         };
-        let layer = ServiceBuilder::new()
+        let connections = incoming::incoming(listener, self.about.connections);
+        let shedding = ServiceBuilder::new()
             .map_err(layers::shed)
             .load_shed()
             .layer(GlobalConcurrencyLimitLayer::new(MAX_REQUESTS))
+            .into_inner();
+        let layer = ServiceBuilder::new()
+            .layer_fn(move |service| layers::unless_exempt(&shedding, service))
             .layer(layers::Guard::new(allowed_users))
             .into_inner();
         macro_rules! limited {
@@ -159,7 +166,7 @@ impl Api {
             .add_service(limited!(v1::workspace_service_server::WorkspaceServiceServer<Self>))
             .add_service(limited!(v1::provider_service_server::ProviderServiceServer<Self>))
             .add_service(limited!(v1::daemon_service_server::DaemonServiceServer<Self>))
-            .serve_with_incoming_shutdown(listener, stop);
+            .serve_with_incoming_shutdown(connections, stop);
         let mut served = std::pin::pin!(served);
         tokio::select! {
             served = &mut served => return Ok(served?),
@@ -179,7 +186,7 @@ impl Drop for Bound {
 }
 
 /// Binds the API socket. Others may connect if it is `shared`; who they are is looked at then.
-pub fn bind(path: &Path, shared: bool) -> std::io::Result<(UnixListenerStream, Bound)> {
+pub fn bind(path: &Path, shared: bool) -> std::io::Result<(UnixListener, Bound)> {
     let listener = socket::bind(path, if shared { 0o666 } else { 0o600 })?;
     Ok((listener, Bound(path.to_owned())))
 }

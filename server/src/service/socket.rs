@@ -7,7 +7,6 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use tokio::net::UnixListener;
-use tokio_stream::wrappers::UnixListenerStream;
 
 /// Longest path that a socket address holds on Linux, its NUL not counted.
 const MAX_PATH: usize = 107;
@@ -17,7 +16,7 @@ const MAX_PATH: usize = 107;
 ///
 /// Where the path is too long for a socket, the socket is bound under the runtime folder, and the
 /// path becomes a symbolic link to it: a client follows the link before it connects.
-pub(super) fn bind(path: &Path, mode: u32) -> io::Result<UnixListenerStream> {
+pub(super) fn bind(path: &Path, mode: u32) -> io::Result<UnixListener> {
     let real = real_path(path)?;
     for place in [real.as_path(), path] {
         make_way(place).map_err(|error| naming(place, &error))?;
@@ -28,7 +27,7 @@ pub(super) fn bind(path: &Path, mode: u32) -> io::Result<UnixListenerStream> {
     if real != path {
         symlink(&real, path).map_err(|error| naming(path, &error))?;
     }
-    Ok(UnixListenerStream::new(listener))
+    Ok(listener)
 }
 
 fn naming(path: &Path, error: &io::Error) -> io::Error {

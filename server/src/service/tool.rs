@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status};
 
 use super::status::{invalid, rejected};
-use super::{convert, layers, socket};
+use super::{convert, incoming, layers, socket};
 use crate::engine::{CallError, Handle, SocketGuard, ToolSockets};
 use crate::model::{AgentId, Json, SessionId, catalogue};
 
@@ -59,6 +59,9 @@ pub struct Sockets {
     tasks: TaskTracker,
 }
 
+/// Connections to one tool socket at once.
+const CONNECTIONS: usize = 16;
+
 impl Sockets {
     /// Tool sockets in this folder, which is made if it is not there.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
@@ -82,7 +85,7 @@ impl ToolSockets for Sockets {
     fn open(&self, agent: AgentId, session: SessionId, handle: Handle) -> io::Result<SocketGuard> {
         socket::private_folder(&self.folder)?;
         let path = path(&self.folder, session);
-        let incoming = socket::bind(&path, 0o600)?;
+        let incoming = incoming::incoming(socket::bind(&path, 0o600)?, CONNECTIONS);
         let stop = CancellationToken::new();
         let stopped = stop.clone().cancelled_owned();
         let tools = ToolServiceServer::new(Tools { agent, engine: handle })

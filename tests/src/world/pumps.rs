@@ -131,7 +131,7 @@ pub(super) async fn project(
                 Job::Checkpoint(sequence, state, done) => {
                     flush(&mut projector).await?;
                     // Who writes checkpoints lives as long as this.
-                    let _ = cuts.send((sequence, state, done, projector.cut()));
+                    let _ = cuts.send((sequence, state, done, projector.cut()?));
                 }
             }
         }

@@ -105,11 +105,12 @@ impl Plan<'_, '_> {
         let recipient = to.agent().and_then(|id| self.state.live_agent(id));
         let sync = args.sync && recipient.is_some();
         self.check_room(to)?;
-        if let Some(recipient) = recipient {
-            if sync && self.state.waits_for(recipient, agent.id) {
-                let (sender, recipient) = (agent.name.clone(), recipient.name.clone());
-                return Err(Rejection::WouldDeadlock { sender, recipient });
-            }
+        if let Some(recipient) = recipient
+            && sync
+            && self.state.waits_for(recipient, agent.id)
+        {
+            let (sender, recipient) = (agent.name.clone(), recipient.name.clone());
+            return Err(Rejection::WouldDeadlock { sender, recipient });
         }
         let kind = if sync { Kind::Request } else { Kind::Notification };
         let mut letter = Letter::new(Party::Agent(agent.id), to, kind, args.text);
