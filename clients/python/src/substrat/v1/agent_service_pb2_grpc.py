@@ -34,7 +34,8 @@ class AgentServiceStub:
 
     Every mutation takes a request_id: the same id with the same request returns the first answer
     instead of doing it twice, also after a crash; with another request it is ALREADY_EXISTS
-    (REQUEST_ID_REUSED).
+    (REQUEST_ID_REUSED). Ids are remembered for a day by default, of the last 65,536 mutations that
+    had one.
     """
 
     def __init__(self, channel):
@@ -119,7 +120,8 @@ class AgentServiceServicer:
 
     Every mutation takes a request_id: the same id with the same request returns the first answer
     instead of doing it twice, also after a crash; with another request it is ALREADY_EXISTS
-    (REQUEST_ID_REUSED).
+    (REQUEST_ID_REUSED). Ids are remembered for a day by default, of the last 65,536 mutations that
+    had one.
     """
 
     def CreateAgent(self, request, context):
@@ -303,7 +305,8 @@ class AgentService:
 
     Every mutation takes a request_id: the same id with the same request returns the first answer
     instead of doing it twice, also after a crash; with another request it is ALREADY_EXISTS
-    (REQUEST_ID_REUSED).
+    (REQUEST_ID_REUSED). Ids are remembered for a day by default, of the last 65,536 mutations that
+    had one.
     """
 
     @staticmethod

@@ -35,7 +35,8 @@ class AgentServiceStub:
 
     Every mutation takes a request_id: the same id with the same request returns the first answer
     instead of doing it twice, also after a crash; with another request it is ALREADY_EXISTS
-    (REQUEST_ID_REUSED).
+    (REQUEST_ID_REUSED). Ids are remembered for a day by default, of the last 65,536 mutations that
+    had one.
     """
 
     @_typing.overload
@@ -87,7 +88,8 @@ class AgentServiceAsyncStub(AgentServiceStub):
 
     Every mutation takes a request_id: the same id with the same request returns the first answer
     instead of doing it twice, also after a crash; with another request it is ALREADY_EXISTS
-    (REQUEST_ID_REUSED).
+    (REQUEST_ID_REUSED). Ids are remembered for a day by default, of the last 65,536 mutations that
+    had one.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -135,7 +137,8 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
 
     Every mutation takes a request_id: the same id with the same request returns the first answer
     instead of doing it twice, also after a crash; with another request it is ALREADY_EXISTS
-    (REQUEST_ID_REUSED).
+    (REQUEST_ID_REUSED). Ids are remembered for a day by default, of the last 65,536 mutations that
+    had one.
     """
 
     @_abc_1.abstractmethod

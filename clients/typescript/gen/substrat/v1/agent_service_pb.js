@@ -204,7 +204,8 @@ export const AckInboxResponseSchema = /*@__PURE__*/
  *
  * Every mutation takes a request_id: the same id with the same request returns the first answer
  * instead of doing it twice, also after a crash; with another request it is ALREADY_EXISTS
- * (REQUEST_ID_REUSED).
+ * (REQUEST_ID_REUSED). Ids are remembered for a day by default, of the last 65,536 mutations that
+ * had one.
  *
  * @generated from service substrat.v1.AgentService
  */
