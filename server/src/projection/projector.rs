@@ -72,6 +72,9 @@ pub struct Projector {
     pending: Pending,
     dirty_files: BTreeSet<String>,
     dirty_dirs: BTreeSet<String>,
+    /// Files that the daemon before may have made, and died before they were synced: dirty with
+    /// the folders that lead to them.
+    unsynced: BTreeSet<Key>,
     /// What is known of the files while they are brought up to date.
     recovery: Option<Recovery>,
     /// Files that were found to differ from what they should be.
@@ -92,6 +95,7 @@ impl Projector {
             pending: Pending::default(),
             dirty_files: BTreeSet::new(),
             dirty_dirs: BTreeSet::new(),
+            unsynced: BTreeSet::new(),
             recovery: None,
             repaired: BTreeSet::new(),
             quarantined: Vec::new(),
@@ -207,20 +211,10 @@ impl Projector {
         let end = self.extent(key) + length;
         let there = same_boot && end <= size;
         if there {
-            self.note_unsynced(key);
+            self.unsynced.insert(key);
             self.set_extent(key, end);
         }
         there
-    }
-
-    /// Notes a file for the next checkpoint to sync, with the folders that lead to it: the daemon
-    /// before may have made it, and died before it was synced.
-    fn note_unsynced(&mut self, key: Key) {
-        self.dirty_files.insert(path_of(key));
-        self.dirty_dirs.insert(String::new());
-        if let Some(session) = key.0 {
-            self.dirty_dirs.extend([DIR.to_owned(), session_dir(session)]);
-        }
     }
 
     /// Bytes that were taken and are not written yet.
@@ -300,7 +294,7 @@ impl Projector {
             }
         }
         if self.recovery.is_some() {
-            self.note_unsynced(key);
+            self.unsynced.insert(key);
         }
         self.set_extent(key, end);
         Ok(())
@@ -420,6 +414,7 @@ impl Projector {
     fn forget(&mut self, session: Option<SessionId>) {
         for kind in [Kind::Events, Kind::Transcript] {
             self.open.remove(&(session, kind));
+            self.unsynced.remove(&(session, kind));
             self.dirty_files.remove(&path_of((session, kind)));
         }
         self.order.retain(|(other, _)| *other != session);
@@ -480,6 +475,13 @@ impl Projector {
             self.quarantine(session)?;
         }
         let marks = Marks { extents: self.extents.clone(), records_behind: self.records_behind() };
+        for key in std::mem::take(&mut self.unsynced) {
+            self.dirty_files.insert(path_of(key));
+            self.dirty_dirs.insert(String::new());
+            if let Some(session) = key.0 {
+                self.dirty_dirs.extend([DIR.to_owned(), session_dir(session)]);
+            }
+        }
         let files = std::mem::take(&mut self.dirty_files).into_iter().collect();
         let dirs = std::mem::take(&mut self.dirty_dirs).into_iter().collect();
         Ok(Cut { marks, files, dirs })
