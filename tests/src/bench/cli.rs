@@ -7,11 +7,13 @@ use std::time::Instant;
 use substrat_tests::harness::{Daemon, binary};
 
 use crate::figures::{Figures, Target, percentile};
+use crate::journal::folder;
 
 const RUNS: usize = 200;
 
 pub(crate) fn run(figures: &mut Figures) {
-    let daemon = Daemon::start();
+    let home = folder();
+    let daemon = Daemon::on(&home.path().join("home"), &[]);
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let client = daemon.client().await;
@@ -19,13 +21,13 @@ pub(crate) fn run(figures: &mut Figures) {
             client.create(&format!("agent-{number}"), "fn turn(prompt) { prompt }").await;
         }
     });
-    let home = daemon.home.to_str().unwrap();
+    let home_path = daemon.home.to_str().unwrap();
     let nothing = time(Path::new("/bin/true"), &[]);
-    let listed = time(&binary("substratctl"), &["--home", home, "agent", "list"]);
+    let listed = time(&binary("substratctl"), &["--home", home_path, "agent", "list"]);
     figures.add(
         "substratctl agent list, whole process: p50",
         (listed * 1e3, "ms"),
-        ("ms for /bin/true", nothing * 1e3),
+        Some(("ms for /bin/true", nothing * 1e3)),
         Target::AtMost(10.0),
     );
 }

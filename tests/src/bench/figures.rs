@@ -9,8 +9,7 @@ struct Figure {
     name: String,
     value: f64,
     unit: &'static str,
-    rival: String,
-    rival_value: f64,
+    rival: Option<(String, f64)>,
     target: String,
     holds: bool,
 }
@@ -39,9 +38,10 @@ impl Figures {
         &mut self,
         name: impl Into<String>,
         (value, unit): (f64, &'static str),
-        (rival, rival_value): (&str, f64),
+        rival: Option<(&str, f64)>,
         target: Target,
     ) {
+        let rival_value = rival.map_or(f64::NAN, |(_, value)| value);
         let (holds, target) = match target {
             Target::AtMost(most) => (value <= most, format!("≤ {}", short(most))),
             Target::AtLeast(least) => (value >= least, format!("≥ {}", short(least))),
@@ -53,49 +53,64 @@ impl Figures {
             }
             Target::None => (true, String::new()),
         };
-        let (name, rival) = (name.into(), rival.to_owned());
-        let figure = Figure { name, value, unit, rival, rival_value, target, holds };
+        let rival = rival.map(|(name, value)| (name.to_owned(), value));
+        let figure = Figure { name: name.into(), value, unit, rival, target, holds };
         println!("{}", figure.line());
         self.all.push(figure);
     }
 
-    /// Writes `target/bench/results.json`.
-    pub(crate) fn write(&self) {
-        let figures: Vec<_> = self
-            .all
-            .iter()
-            .map(|figure| {
-                json!({
-                    "name": figure.name, "value": figure.value, "unit": figure.unit,
-                    "rival": figure.rival, "rival_value": figure.rival_value,
-                    "ratio": figure.value / figure.rival_value,
-                    "target": figure.target, "holds": figure.holds,
-                })
-            })
-            .collect();
+    /// Writes `target/bench/results.json`; figures of an earlier run that this one did not measure
+    /// stay. Returns whether all keep to their targets.
+    pub(crate) fn write(&self) -> bool {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/bench");
         std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("results.json");
+        let before = std::fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        let before: serde_json::Value = before.unwrap_or_default();
+        let mut figures = before["figures"].as_array().cloned().unwrap_or_default();
+        figures.retain(|old| self.all.iter().all(|new| old["name"] != *new.name));
+        figures.extend(self.all.iter().map(Figure::json));
         let text = serde_json::to_string_pretty(&json!({ "figures": figures })).unwrap();
-        std::fs::write(folder.join("results.json"), text + "\n").unwrap();
+        std::fs::write(path, text + "\n").unwrap();
         let missed = self.all.iter().filter(|figure| !figure.holds).count();
         println!(
             "\n{} figures, {missed} short of their targets; target/bench/results.json",
             self.all.len()
         );
+        missed == 0
     }
 }
 
 impl Figure {
+    /// How many times the rival it is; none beside nothing.
+    fn ratio(&self) -> Option<f64> {
+        let rival = self.rival.as_ref().map(|(_, value)| *value).filter(|value| *value > 0.0);
+        rival.map(|rival| self.value / rival)
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let rival = self.rival.as_ref();
+        json!({
+            "name": self.name, "value": self.value, "unit": self.unit,
+            "rival": rival.map(|(name, _)| name), "rival_value": rival.map(|(_, value)| value),
+            "ratio": self.ratio(),
+            "target": self.target, "holds": self.holds,
+        })
+    }
+
     fn line(&self) -> String {
         let mark = match (self.target.is_empty(), self.holds) {
             (true, _) => "    ",
             (false, true) => "ok  ",
             (false, false) => "MISS",
         };
-        let (value, rival) = (short(self.value), short(self.rival_value));
-        let beside = match self.rival.as_str() {
-            "" => String::new(),
-            name => format!("beside {rival} {name} (× {:.3})", self.value / self.rival_value),
+        let value = short(self.value);
+        let beside = match &self.rival {
+            None => String::new(),
+            Some((name, rival)) => {
+                let times = self.ratio().map(|ratio| format!(" (× {ratio:.3})"));
+                format!("beside {} {name}{}", short(*rival), times.unwrap_or_default())
+            }
         };
         format!(
             "{mark} {:<58} {value:>10} {:<5} {:<12} {beside}",

@@ -46,5 +46,7 @@ fn main() {
     if wants("cli") {
         cli::run(&mut figures);
     }
-    figures.write();
+    if !figures.write() {
+        std::process::exit(1);
+    }
 }

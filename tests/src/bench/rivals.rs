@@ -75,6 +75,12 @@ impl Rival {
     }
 }
 
+impl Rival {
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
 impl Drop for Rival {
     fn drop(&mut self) {
         let _ = self.child.kill();
