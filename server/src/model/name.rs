@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Rejection;
 
-/// A name: 1 to 64 bytes, no `/`, white space or control characters; never `USER` or `SYSTEM`.
+/// A name: 1 to 64 bytes, no `/`, white space or control characters; no `-` or `.` at its start;
+/// never `USER` or `SYSTEM`, in any case.
 ///
 /// Only [`Name::parse`] checks that; a name read from a log is taken as it stands.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -21,22 +22,22 @@ impl Name {
 
     /// Checks a name that a user or a model chose.
     pub fn parse(text: &str) -> Result<Self, Rejection> {
-        let problem = if text.is_empty() {
-            "it is empty"
+        let (problem, hint) = if text.is_empty() {
+            ("it is empty", "give one of 1 to 64 bytes")
         } else if text.len() > Self::MAX_BYTES {
-            "it is longer than 64 bytes"
+            ("it is longer than 64 bytes", "use at most 64 bytes")
         } else if text.contains('/') {
-            "it contains \"/\""
+            ("it contains \"/\"", "leave out \"/\"; a parent is named apart")
         } else if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
-            "it contains white space or a control character"
+            ("it contains white space or a control character", "use \"-\" or \"_\" instead")
         } else if text.eq_ignore_ascii_case("USER") || text.eq_ignore_ascii_case("SYSTEM") {
-            "it is reserved"
+            ("it is reserved", "choose another; USER and SYSTEM are not agents")
         } else if text.starts_with(['-', '.']) {
-            "it starts with \"-\" or \".\""
+            ("it starts with \"-\" or \".\"", "start it with a letter or a digit")
         } else {
             return Ok(Self(text.into()));
         };
-        Err(Rejection::NameInvalid { name: text.chars().take(80).collect(), problem })
+        Err(Rejection::NameInvalid { name: text.chars().take(80).collect(), problem, hint })
     }
 
     /// A name as a log or the daemon itself has it.
@@ -70,7 +71,19 @@ impl fmt::Debug for Name {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+
+    #[test]
+    fn each_problem_of_a_name_has_a_hint_of_its_own() {
+        let long = "x".repeat(65);
+        let hints: BTreeSet<String> = ["", &long, "a/b", "a b", "USER", "-x"]
+            .iter()
+            .map(|bad| Name::parse(bad).unwrap_err().hint())
+            .collect();
+        assert_eq!(hints.len(), 6, "{hints:?}");
+    }
 
     #[test]
     fn names_that_would_confuse_are_refused() {

@@ -60,6 +60,8 @@ pub enum Rejection {
         name: String,
         /// Which rule.
         problem: &'static str,
+        /// How to keep it.
+        hint: &'static str,
     },
     /// Metadata breaks the rules.
     #[error("metadata key {key:?} is not valid: {problem}")]
@@ -268,7 +270,7 @@ impl Rejection {
             Self::TreeLimit { .. } => {
                 "end agents that are done, or raise limits.agents or limits.depth".into()
             }
-            Self::NameInvalid { .. } => "use 1 to 64 bytes without spaces or \"/\"".into(),
+            Self::NameInvalid { hint, .. } => (*hint).into(),
             Self::MetadataInvalid { .. } => {
                 "use at most 64 keys of 1 to 64 bytes, with values of at most 4,096".into()
             }

@@ -20,7 +20,8 @@ export declare const file_substrat_v1_agent_service: GenFile;
  */
 export declare type CreateAgentRequest = Message<"substrat.v1.CreateAgentRequest"> & {
   /**
-   * Name: 1 to 64 bytes, no "/", white space or control characters; not "USER" or "SYSTEM".
+   * Name: 1 to 64 bytes of UTF-8, no "/", white space or control characters, no "-" or "." at
+   * its start; not "USER" or "SYSTEM", in any case. No live sibling, nor the parent, has it.
    *
    * @generated from field: string name = 1;
    */
