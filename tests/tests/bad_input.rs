@@ -418,6 +418,21 @@ async fn a_script_that_runs_away_is_stopped_and_disturbs_nobody() {
 }
 
 #[tokio::test]
+async fn a_bad_name_or_reference_is_told_before_a_bad_script() {
+    let untouched = Untouched::new().await;
+    for script in ["", "let x = ;"] {
+        let bad = |name| v1::CreateAgentRequest { instructions: script.into(), ..named(name) };
+        untouched.create(bad("two words"), NAME).await;
+        untouched.create(bad("echo"), (Code::AlreadyExists, "AGENT_EXISTS")).await;
+        let provider = "scripted".to_owned();
+        let orphan = v1::CreateAgentRequest { parent: "nobody".into(), provider, ..bad("child") };
+        untouched.create(orphan, NOT_FOUND).await;
+        let homeless = v1::CreateAgentRequest { workspace: "nowhere".into(), ..bad("odd") };
+        untouched.create(homeless, (Code::NotFound, "WORKSPACE_NOT_FOUND")).await;
+    }
+}
+
+#[tokio::test]
 async fn an_endless_turn_can_be_cancelled() {
     let daemon = Daemon::start();
     let client = daemon.client().await;

@@ -178,6 +178,18 @@ impl State {
         ids.iter().filter_map(|id| self.agent(*id)).find(|agent| agent.parent == parent)
     }
 
+    /// A name that a new agent may have under this parent.
+    pub fn free_name(&self, text: &str, parent: Option<&Agent>) -> Result<Name, Rejection> {
+        let name = Name::parse(text)?;
+        let taken = self
+            .named(parent.map(|parent| parent.id), text)
+            .or_else(|| parent.filter(|parent| parent.name == name));
+        match taken {
+            Some(other) => Err(Rejection::AgentExists { path: self.path(other) }),
+            None => Ok(name),
+        }
+    }
+
     /// The live agent that a person means.
     pub fn resolve(&self, reference: &str) -> Result<&Agent, Rejection> {
         let mut parts = reference.split('/');

@@ -61,11 +61,37 @@ impl Api {
             return Ok(()); // the core says which there are
         };
         provider.check(instructions).map_err(|error| {
-            let message = format!("the script does not run: {error}");
+            let message = match instructions.trim() {
+                "" => "no instructions were given".to_owned(),
+                _ => format!("the script does not run: {error}"),
+            };
             let hint = "a scripted agent's instructions are a script with fn turn(prompt); see \
                         docs/scripted.md";
             status(Code::InvalidArgument, Reason::ScriptInvalid, message, hint)
         })
+    }
+
+    /// Checks the instructions of a new agent. Where they fail, a name or a reference that would
+    /// be refused comes first; not where they do not, since a repeated request is no duplicate.
+    async fn check_new(&self, new: &v1::CreateAgentRequest) -> Result<(), Status> {
+        let checked = if new.parent.is_empty() || !new.provider.is_empty() {
+            self.check_instructions(&new.provider, &new.instructions)
+        } else {
+            let inherits = |_: &State, agent: &Agent| agent.session.provider.clone();
+            let provider = self.of_agent(new.parent.clone(), inherits).await?;
+            self.check_instructions(&provider, &new.instructions)
+        };
+        if checked.is_err() {
+            let (name, parent) = (new.name.clone(), request::given(new.parent.clone()));
+            let workspace = request::given(new.workspace.clone());
+            let placed = self.engine.read(move |state| {
+                let parent = parent.map(|reference| state.resolve(&reference)).transpose()?;
+                state.free_name(&name, parent)?;
+                workspace.map_or(Ok(()), |name| state.resolve_workspace(&name).map(drop))
+            });
+            placed.await.map_err(|no| refused(&no))?.map_err(|no| rejected(&no))?;
+        }
+        checked
     }
 
     /// Waits for the answer to a message.
@@ -151,14 +177,7 @@ impl AgentService for Api {
     ) -> Result<Response<v1::CreateAgentResponse>, Status> {
         let message = request.into_inner();
         let key = request::key("CreateAgent", &message.request_id, &message)?;
-        if message.parent.is_empty() || !message.provider.is_empty() {
-            self.check_instructions(&message.provider, &message.instructions)?;
-        } else {
-            let parent = message.parent.clone();
-            let inherits = |_: &State, agent: &Agent| agent.session.provider.clone();
-            let provider = self.of_agent(parent, inherits).await?;
-            self.check_instructions(&provider, &message.instructions)?;
-        }
+        self.check_new(&message).await?;
         let command = Command::CreateAgent {
             agent: NewAgent {
                 name: message.name,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::Plan;
 use crate::model::{
     Agent, AgentCreated, AgentId, AgentRef, AgentTerminated, AgentUpdated, DiscardReason,
-    EndReason, Gate, GateAction, Kind, MessageDiscarded, MetadataUpdated, Name, NewAgent, Outcome,
-    Party, Rejection, SessionCreated, SessionId, ToolGate, ToolPermitTurn, TurnCancelled, TurnId,
+    EndReason, Gate, GateAction, Kind, MessageDiscarded, MetadataUpdated, NewAgent, Outcome, Party,
+    Rejection, SessionCreated, SessionId, ToolGate, ToolPermitTurn, TurnCancelled, TurnId,
 };
 
 const MAX_METADATA_KEYS: usize = 64;
@@ -35,7 +35,7 @@ impl Plan<'_, '_> {
         if policy.draining {
             return Err(Rejection::Draining);
         }
-        let name = Name::parse(&new.name)?;
+        let name = self.state.free_name(&new.name, parent)?;
         check_text(&new.instructions, policy.max_text)?;
         for (key, value) in &new.metadata {
             check_label(key, value)?;
@@ -43,7 +43,7 @@ impl Plan<'_, '_> {
         if new.metadata.len() > MAX_METADATA_KEYS {
             return Err(too_many_labels());
         }
-        self.check_place(&name, parent)?;
+        self.check_limits(parent)?;
         let provider = match new.provider.filter(|name| !name.is_empty()) {
             Some(provider) => provider.into(),
             None => parent.map_or(&policy.default_provider, |p| &p.session.provider).clone(),
@@ -81,16 +81,9 @@ impl Plan<'_, '_> {
         Ok(agent_id)
     }
 
-    /// Whether the tree has room for an agent of this name under this parent.
-    fn check_place(&self, name: &Name, parent: Option<&Agent>) -> Result<(), Rejection> {
+    /// Whether the tree has room for an agent under this parent.
+    fn check_limits(&self, parent: Option<&Agent>) -> Result<(), Rejection> {
         let policy = self.cx.policy;
-        let taken = self
-            .state
-            .named(parent.map(|parent| parent.id), name.as_str())
-            .or_else(|| parent.filter(|parent| parent.name == *name));
-        if let Some(other) = taken {
-            return Err(Rejection::AgentExists { path: self.state.path(other) });
-        }
         if self.state.live_count() >= policy.max_agents {
             return Err(Rejection::TreeLimit {
                 what: "the number of agents",
