@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use substrat_proto::v1;
 
 use super::Context;
-use super::show::{state_word, turns};
+use super::show::{state_word, turns, turns_in_words};
 use crate::client::Client;
 use crate::error::Error;
 use crate::output::{Output, Table, line, note, short_id};
@@ -91,7 +91,7 @@ fn branch(output: Output, tree: &BTreeMap<&str, Vec<&v1::Agent>>, parent: &str, 
             (false, false) => ("├─ ", "│  "),
         };
         let role = if agent.role.is_empty() { "" } else { &format!(" ({})", agent.role) };
-        let state = output.dim(&format!("{}, {} turns", state_word(agent), turns(agent)));
+        let state = output.dim(&format!("{}, {}", state_word(agent), turns_in_words(agent)));
         line(&format!("{indent}{joint}{}{role}  {state}", output.bold(&agent.name)));
         branch(output, tree, &agent.id, &format!("{indent}{bar}"));
     }

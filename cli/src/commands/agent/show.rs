@@ -2,7 +2,7 @@
 
 use substrat_proto::v1;
 
-use crate::output::{Output, line};
+use crate::output::{Output, count, line};
 use crate::time;
 
 /// What an agent is doing, in a word.
@@ -27,6 +27,16 @@ pub(crate) fn state_word(agent: &v1::Agent) -> String {
 /// How turns ended, such as `12 (1 failed)`.
 pub(super) fn turns(agent: &v1::Agent) -> String {
     let counts = agent.turns.unwrap_or_default();
+    format!("{}{}", counts.completed, otherwise(&counts))
+}
+
+/// The same in words, such as `12 turns (1 failed)`.
+pub(super) fn turns_in_words(agent: &v1::Agent) -> String {
+    let counts = agent.turns.unwrap_or_default();
+    format!("{}{}", count(counts.completed, "turn"), otherwise(&counts))
+}
+
+fn otherwise(counts: &v1::TurnCounts) -> String {
     let others = [
         (counts.failed, "failed"),
         (counts.cancelled, "cancelled"),
@@ -34,13 +44,10 @@ pub(super) fn turns(agent: &v1::Agent) -> String {
     ];
     let others: Vec<String> = others
         .iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, word)| format!("{count} {word}"))
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, word)| format!("{number} {word}"))
         .collect();
-    if others.is_empty() {
-        return counts.completed.to_string();
-    }
-    format!("{} ({})", counts.completed, others.join(", "))
+    if others.is_empty() { String::new() } else { format!(" ({})", others.join(", ")) }
 }
 
 /// One agent, in lines.
@@ -64,5 +71,21 @@ pub(super) fn agent(output: Output, agent: &v1::Agent) {
     line(&format!("inbox      {} messages", agent.inbox_size));
     if agent.gated {
         line(&format!("gate       closed, {} turns permitted", agent.permits));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_are_counted_in_words() {
+        let told = |completed, interrupted| {
+            let turns = v1::TurnCounts { completed, interrupted, ..Default::default() };
+            turns_in_words(&v1::Agent { turns: Some(turns), ..Default::default() })
+        };
+        assert_eq!(told(0, 0), "0 turns");
+        assert_eq!(told(1, 0), "1 turn");
+        assert_eq!(told(1, 1), "1 turn (1 interrupted)");
     }
 }
