@@ -283,6 +283,14 @@ async fn pages_that_were_never_given_out_are_refused() {
         let request = v1::ListInboxRequest { page_size, page_token, wait: None };
         untouched.refused(client.agents.clone().list_inbox(request).await, expected).await;
     }
+    for odd in ["bogus", "bogus.*", "", "turn"] {
+        let types = vec!["turn.*".to_owned(), odd.to_owned()];
+        let request = v1::ListEventsRequest { types: types.clone(), ..Default::default() };
+        untouched.refused(client.sessions.clone().list_events(request).await, FIELD).await;
+        let request = v1::WatchEventsRequest { types, ..Default::default() };
+        let watched = client.sessions.clone().watch_events(request).await;
+        untouched.refused(watched.map(|_| tonic::Response::new(())), FIELD).await;
+    }
     // One far beyond the end is the end.
     let beyond = || u64::MAX.to_string();
     let request = v1::ListEventsRequest { page_token: beyond(), ..Default::default() };

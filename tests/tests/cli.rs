@@ -204,7 +204,7 @@ fn logs_and_transcripts_and_events_are_shown_and_followed() {
     let events = daemon.json_lines(&["events", "--type", "turn.*", "--from", "1"]);
     let types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
     assert_eq!(types, ["turn.start", "turn.complete"]);
-    assert_eq!(daemon.say(&["events", "--type", "no.such"]).stderr, "no events\n");
+    assert_eq!(daemon.say(&["events", "--type", "turn.failed"]).stderr, "no events\n");
     let followed = ["events", "--follow", "--from", "1", "--agent", "echo", "-o", "json"];
     let text = follow(&daemon, &followed, "turn.complete");
     assert!(text.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{text}");
@@ -357,7 +357,7 @@ fn failures_have_a_code_a_reason_and_a_hint() {
     for _ in 0..10 {
         daemon.ctl_ok(&["agent", "send", "gated", "one", "--no-wait"]);
     }
-    let cases: [(&[&str], i32, &str); 8] = [
+    let cases: [(&[&str], i32, &str); 9] = [
         (&["agent", "send", "fails", "hi"], 1, "TURN_FAILED"),
         (&["agent", "send", "nobody", "hi"], 4, "AGENT_NOT_FOUND"),
         (&["session", "show", "ffff"], 4, "SESSION_NOT_FOUND"),
@@ -365,6 +365,7 @@ fn failures_have_a_code_a_reason_and_a_hint() {
         (&["agent", "permit", "echo"], 5, "AGENT_NOT_GATED"),
         (&["agent", "create", "a b", "--instructions", ECHO], 6, "NAME_INVALID"),
         (&["agent", "create", "x", "--instructions", "fn turn("], 6, "SCRIPT_INVALID"),
+        (&["events", "--type", "no.such"], 6, "FIELD_INVALID"),
         (&["agent", "send", "gated", "two", "--no-wait"], 7, "INBOX_FULL"),
     ];
     for (args, code, reason) in cases {

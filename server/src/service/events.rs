@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 use tokio::sync::watch;
-use tonic::Status;
+use tonic::{Code, Status};
 
 use super::Api;
-use super::status::refused;
+use super::request::clip;
+use super::status::{Reason, refused, status};
 use crate::engine::{Behind, Span};
-use crate::model::{Agent, AgentId, Entry, SessionId, State};
+use crate::model::{Agent, AgentId, Entry, Event, SessionId, State};
 
 /// Events that are looked at in one step.
 const WINDOW: u64 = 4096;
@@ -103,12 +104,8 @@ pub(super) struct Filter {
 impl Filter {
     pub(super) fn wants(&self, entry: &Entry) -> bool {
         let name = entry.event.name();
-        let fits = |pattern: &String| match pattern.strip_suffix('*') {
-            Some(start) => name.starts_with(start),
-            None => name == pattern,
-        };
         self.session.is_none_or(|session| entry.session == Some(session))
-            && (self.types.is_empty() || self.types.iter().any(fits))
+            && (self.types.is_empty() || self.types.iter().any(|pattern| fits(pattern, name)))
     }
 
     fn logs(&self) -> Logs {
@@ -118,6 +115,23 @@ impl Filter {
             Some(session) => state.agent_of(session).map(span).into_iter().collect(),
         })
     }
+}
+
+/// Whether a pattern such as `turn.*` stands for an event name.
+fn fits(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == pattern,
+    }
+}
+
+/// Refuses a type that no event has: nothing would ever come.
+pub(super) fn check_types(types: &[String]) -> Result<(), Status> {
+    let known = |pattern: &&String| Event::NAMES.iter().any(|name| fits(pattern, name));
+    let Some(odd) = types.iter().find(|pattern| !known(pattern)) else { return Ok(()) };
+    let message = format!("types names {:?}; no event is called that", clip(odd));
+    let hint = "docs/events.md lists the events; \"turn.*\" stands for all with that start";
+    Err(status(Code::InvalidArgument, Reason::FieldInvalid, message, hint))
 }
 
 /// The events that a filter wants, for ever.

@@ -6,7 +6,7 @@ use substrat_proto::v1;
 use substrat_proto::v1::session_service_server::SessionService;
 use tonic::{Request, Response, Status};
 
-use super::events::{Filter, Follower, list};
+use super::events::{Filter, Follower, check_types, list};
 use super::status::{refused, rejected, unreadable};
 use super::{Api, convert, request};
 use crate::model::{Agent, Command, Outcome, Rejection, SessionId, SessionState, State};
@@ -61,6 +61,7 @@ impl Api {
     }
 
     async fn filter(&self, agent: String, types: Vec<String>) -> Result<Filter, Status> {
+        check_types(&types)?;
         let session = match request::given(agent) {
             None => None,
             Some(reference) => Some(self.of_agent(reference, |_, agent| agent.session.id).await?),

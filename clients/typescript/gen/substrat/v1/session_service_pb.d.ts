@@ -269,7 +269,7 @@ export declare type ListEventsRequest = Message<"substrat.v1.ListEventsRequest">
 
   /**
    * Event names to return, such as "turn.complete"; "turn.*" stands for all with that start.
-   * Empty for all.
+   * Empty for all. One that fits no event is INVALID_ARGUMENT (FIELD_INVALID).
    *
    * @generated from field: repeated string types = 3;
    */
