@@ -1,4 +1,5 @@
 //! `substratctl`, the command line of Substrat. A file for each verb under `commands/`.
+#![allow(rustdoc::broken_intra_doc_links, reason = "comments of flags are their help texts")]
 
 mod args;
 mod client;

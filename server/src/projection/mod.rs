@@ -3,7 +3,7 @@
 //!
 //! They are appended to without a sync, in sequence order. A checkpoint syncs them and notes how
 //! long they were; what a crash does to them after that is mended from the journal by the same
-//! [`Projector::append`] that wrote them: it compares what is there with what should be, and
+//! [`Projector::push`] that wrote them: it compares what is there with what should be, and
 //! replaces what differs.
 
 mod checkpoint;
