@@ -348,14 +348,23 @@ async fn the_tool_socket_of_an_agent_is_that_agents_alone() {
     let names: Vec<&str> = listed.iter().map(|tool| tool.name.as_str()).collect();
     let expected = [
         "broadcast",
+        "cancel_reminder",
         "check_inbox",
         "complete",
+        "gate",
         "inspect_agent",
         "list_children",
         "list_files",
+        "permit_turn",
+        "poke",
         "read_file",
+        "remind_me",
         "send_message",
+        "set_agent_metadata",
         "spawn_agent",
+        "subscribe",
+        "ungate",
+        "unsubscribe",
         "write_file",
     ];
     assert_eq!(names, expected);

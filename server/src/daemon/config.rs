@@ -157,6 +157,18 @@ const KEYS: &[Key] = &[
         description: "longest message, and longest instructions",
     },
     Key {
+        name: "limits.reminders",
+        default: || Value::Integer(100),
+        fits: number(1, 10_000),
+        description: "reminders of an agent at most",
+    },
+    Key {
+        name: "limits.subscriptions",
+        default: || Value::Integer(100),
+        fits: number(1, 10_000),
+        description: "subscriptions of an agent at most",
+    },
+    Key {
         name: "limits.user_inbox_messages",
         default: || Value::Integer(10_000),
         fits: number(1, 1_000_000),
@@ -173,6 +185,12 @@ const KEYS: &[Key] = &[
         default: || Value::String("info".into()),
         fits: Fits::Word(&["error", "warn", "info", "debug", "trace"]),
         description: "what the daemon logs",
+    },
+    Key {
+        name: "multicast.timeout_seconds",
+        default: || Value::Integer(600),
+        fits: number(1, 31_536_000),
+        description: "how long answers to a broadcast are collected that names no time",
     },
     Key {
         name: "requests.retention_seconds",
@@ -439,6 +457,9 @@ impl Config {
             max_agents: self.size("limits.agents"),
             max_depth: self.size("limits.depth"),
             max_waiting: self.size("limits.waiting"),
+            max_reminders: self.size("limits.reminders"),
+            max_subscriptions: self.size("limits.subscriptions"),
+            multicast_timeout: Duration::from_secs(self.number("multicast.timeout_seconds")),
             max_setbacks: 3,
             resume: match self.word("resume") {
                 "all" => Resume::All,

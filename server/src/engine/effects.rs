@@ -3,8 +3,13 @@
 use super::driver::Driver;
 use super::handle::{CallError, Report};
 use super::runner::{Owner, Turn};
-use crate::model::{AgentId, CallId, Command, Effect, Json, Name, Tool, TurnId, Workspace};
+use crate::model::{
+    AgentId, CallId, Command, Effect, Json, Name, SessionId, Tool, TurnId, Workspace, recent,
+};
 use crate::provider::Spec;
+
+/// Events at the end of a child's log that its parent is shown.
+const RECENT: usize = 40;
 
 impl Driver {
     pub(super) fn act(&mut self, effect: Effect) {
@@ -42,6 +47,9 @@ impl Driver {
             Effect::RunTool { agent, turn, call, tool, workspace } => {
                 self.run_tool((agent, turn, call), tool, workspace);
             }
+            Effect::Inspect { agent, turn, call, child, shown } => {
+                self.inspect((agent, turn, call), child, shown);
+            }
             Effect::Suspend { session } => {
                 if !self.runners.suspend(session) {
                     self.lost(session);
@@ -54,7 +62,7 @@ impl Driver {
     }
 
     /// A session that should be live has no runner.
-    fn lost(&mut self, session: crate::model::SessionId) {
+    fn lost(&mut self, session: SessionId) {
         let reason = "the session has no runner".to_owned();
         let crash = Command::Crash { session, reason, attended: Vec::new() };
         // The receiver is this driver's own.
@@ -73,6 +81,31 @@ impl Driver {
             let result = match work.await {
                 Ok(Ok(value)) => Json::of(&value).map_err(|error| error.to_string()),
                 Ok(Err(error)) => Err(error.to_string()),
+                Err(panic) => Err(format!("the tool crashed: {panic}")),
+            };
+            let done = Command::FinishTool { agent, turn, call, result };
+            // An engine that is gone has nobody to tell.
+            let _ = reports.send(Report::Command(done));
+        });
+    }
+
+    /// Adds to what is known of a child what stands at the end of its log.
+    fn inspect(
+        &self,
+        (agent, turn, call): (AgentId, TurnId, CallId),
+        child: SessionId,
+        mut shown: serde_json::Value,
+    ) {
+        let (archive, reports) = (self.handle.archive().clone(), self.handle.reports.clone());
+        self.runners.spawn(async move {
+            archive.settled().await;
+            let read = tokio::task::spawn_blocking(move || archive.tail(child, RECENT));
+            let result = match read.await {
+                Ok(Ok(entries)) => {
+                    shown["recent"] = entries.iter().filter_map(recent).collect();
+                    Json::of(&shown).map_err(|error| error.to_string())
+                }
+                Ok(Err(error)) => Err(format!("its log cannot be read: {error}")),
                 Err(panic) => Err(format!("the tool crashed: {panic}")),
             };
             let done = Command::FinishTool { agent, turn, call, result };

@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 use super::slots::Place;
 use super::turn::Over;
 use super::{
-    AgentId, Message, MessageId, Name, Party, Priority, Session, SessionState, Timestamp, Turn,
-    TurnId, Wait, WorkspaceId,
+    AgentId, Doing, Message, MessageId, Multicast, Name, Notice, Party, Priority, Reminder,
+    Session, SessionState, Subscription, Timestamp, Turn, TurnId, Wait, WorkspaceId,
 };
 
 /// What an agent is doing.
@@ -94,6 +94,9 @@ pub struct Agent {
     /// Where it works.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<WorkspaceId>,
+    /// Folder of the workspace that is all it sees, in normal form; empty for the whole.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub workspace_subdir: String,
     /// Labels.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
@@ -118,6 +121,18 @@ pub struct Agent {
     /// Requests whose waiting calls were answered "pending": their answers come as messages.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outstanding: Vec<MessageId>,
+    /// Multicasts whose answers are collected.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub multicasts: Vec<Multicast>,
+    /// What it wants to be reminded of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reminders: Vec<Reminder>,
+    /// Whom it watches.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub subscriptions: Vec<Subscription>,
+    /// Transitions that it is still to be told of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<Notice>,
     /// Interrupted turns since the last one that ended otherwise.
     #[serde(default)]
     pub setbacks: u32,
@@ -169,11 +184,30 @@ impl Agent {
 
     /// Whether it is blocked on an answer, in a turn or between turns.
     pub fn is_waiting(&self) -> bool {
+        self.doing() == Doing::Waiting
+    }
+
+    /// What it is doing, in one word.
+    pub fn doing(&self) -> Doing {
         match self.activity {
-            Activity::Waiting(..) => true,
-            Activity::Idle => !self.outstanding.is_empty(),
-            Activity::Busy(_) | Activity::Terminated => false,
+            Activity::Idle if self.outstanding.is_empty() && self.multicasts.is_empty() => {
+                Doing::Idle
+            }
+            Activity::Idle | Activity::Waiting(..) => Doing::Waiting,
+            Activity::Busy(_) => Doing::Busy,
+            Activity::Terminated => Doing::Terminated,
         }
+    }
+
+    /// Whether a message starts a turn: an answer to a multicast does not before that is over.
+    pub(super) fn wakes(&self, message: &Message) -> bool {
+        let held = |asked| self.multicasts.iter().any(|multicast| multicast.has(asked));
+        !message.reply_to.is_some_and(held)
+    }
+
+    /// Whether a message that starts a turn waits in the inbox, outside of the running turn.
+    pub(super) fn has_mail(&self) -> bool {
+        self.unread().any(|message| self.wakes(message))
     }
 
     /// The message with this id, if it is in the inbox.
@@ -217,14 +251,19 @@ impl Agent {
         };
         let idle =
             matches!(self.activity, Activity::Idle) && self.session.state == SessionState::Active;
-        let deadline = self.wait().filter(|wait| wait.over.is_none()).and_then(|wait| wait.until);
+        let wait_over = self.wait().filter(|wait| wait.over.is_none()).and_then(|wait| wait.until);
+        let deadlines = wait_over
+            .into_iter()
+            .chain(self.reminders.iter().map(|reminder| reminder.due))
+            .chain(self.multicasts.iter().map(|multicast| multicast.until));
         Place {
             queue,
             idle: idle.then_some(self.session.used),
             held: live && !waits,
             suspending: self.session.state == SessionState::Suspending,
             stale: idle && self.session.stale,
-            deadline,
+            deadline: deadlines.min(),
+            news: !self.notices.is_empty() || self.multicasts.iter().any(Multicast::is_complete),
             busy: matches!(self.activity, Activity::Busy(_)),
             waiting: self.is_waiting(),
         }

@@ -3,8 +3,8 @@
 use super::turn::{Call, Over};
 use super::{
     Activity, Agent, AgentCreated, AgentId, AgentTerminated, Answered, Entry, Event, Gate,
-    GateAction, Message, MessageEnqueued, MessageId, Ready, Session, SessionId, SessionState,
-    State, Timestamp, Turn, TurnId, Wait, Workspace,
+    GateAction, Message, MessageEnqueued, MessageId, Multicast, Ready, Reminder, Session,
+    SessionId, SessionState, State, Timestamp, Turn, TurnId, Wait, Workspace,
 };
 
 impl State {
@@ -81,6 +81,7 @@ impl State {
         let Some(&id) = self.by_session.get(&session) else { return };
         let Some(agent) = self.agents.get_mut(&id) else { return };
         agent.session.count(entry.seq);
+        let watched = self.watchers.contains_key(&id).then(|| agent.doing());
         match &entry.event {
             Event::MessageEnqueued(data) => {
                 agent.receive(message(entry, data));
@@ -95,9 +96,15 @@ impl State {
             Event::TurnFailed(data) => self.end_turn(id, data.turn_id, entry),
             Event::TurnCancelled(data) => self.end_turn(id, data.turn_id, entry),
             Event::TurnInterrupted(data) => self.end_turn(id, data.turn_id, entry),
+            Event::ToolSubscribe(data) => self.watch(id, data),
+            Event::ToolUnsubscribe(data) => self.unwatch(id, data.subscription_id),
+            Event::SubscriptionFired(data) => self.told_transition(id, data),
             _ => agent.apply(entry),
         }
         self.reindex(id);
+        if let Some(before) = watched {
+            self.note_transition(id, before);
+        }
     }
 
     fn create_agent(&mut self, session: SessionId, at: Timestamp, data: &AgentCreated) {
@@ -114,6 +121,7 @@ impl State {
             role: data.role.clone(),
             instructions: data.instructions.clone(),
             workspace: data.workspace,
+            workspace_subdir: data.workspace_subdir.clone(),
             metadata: data.metadata.clone(),
             session,
             activity: Activity::Idle,
@@ -122,6 +130,10 @@ impl State {
             ready: None,
             born_in: data.spawned_in,
             outstanding: Vec::new(),
+            multicasts: Vec::new(),
+            reminders: Vec::new(),
+            subscriptions: Vec::new(),
+            notices: Vec::new(),
             setbacks: 0,
             turns: Default::default(),
             created_at: at,
@@ -143,7 +155,14 @@ impl State {
         agent.metadata.clear();
         agent.ready = None;
         agent.outstanding.clear();
+        agent.multicasts.clear();
+        agent.reminders.clear();
+        agent.notices.clear();
+        let subscriptions = std::mem::take(&mut agent.subscriptions);
         let (id, name, parent) = (agent.id, agent.name.clone(), agent.parent);
+        for subscription in subscriptions {
+            self.forget_watcher(subscription.target, (id, subscription.id));
+        }
         self.live -= 1;
         if let Some(ids) = self.names.get_mut(&name) {
             ids.retain(|other| *other != id);
@@ -204,6 +223,7 @@ impl Session {
 impl Agent {
     fn receive(&mut self, message: Message) {
         let seq = message.seq;
+        let wakes = self.wakes(&message);
         match &mut self.activity {
             Activity::Waiting(_, wait)
                 if wait.over.is_none() && message.reply_to == Some(wait.request) =>
@@ -211,10 +231,14 @@ impl Agent {
                 wait.over = Some(Over::Answered(message.id));
                 self.ready = Some(Ready { since: seq, resume_only: false });
             }
-            Activity::Idle => self.want_turn(seq),
-            Activity::Waiting(..) | Activity::Busy(_) | Activity::Terminated => {}
+            Activity::Idle if wakes => self.want_turn(seq),
+            Activity::Idle | Activity::Waiting(..) | Activity::Busy(_) | Activity::Terminated => {}
         }
         self.outstanding.retain(|request| message.reply_to != Some(*request));
+        let copies = self.multicasts.iter_mut().flat_map(|multicast| &mut multicast.copies);
+        for copy in copies.filter(|copy| message.reply_to == Some(copy.message)) {
+            copy.answered = true;
+        }
         self.insert(message);
     }
 
@@ -263,6 +287,28 @@ impl Agent {
                 if let Some(turn) = self.turn_mut() {
                     turn.messages.push(data.message_id);
                 }
+            }
+            Event::ReminderSet(data) => self.reminders.push(Reminder {
+                id: data.reminder_id,
+                reason: data.reason.clone(),
+                due: data.due,
+                every: data.every,
+            }),
+            Event::ReminderCancelled(data) => {
+                self.reminders.retain(|reminder| reminder.id != data.reminder_id);
+            }
+            Event::ReminderFired(data) => self.reminders.retain_mut(|reminder| {
+                let it = reminder.id == data.reminder_id;
+                reminder.due = data.next.filter(|_| it).unwrap_or(reminder.due);
+                !it || data.next.is_some()
+            }),
+            Event::MulticastSent(data) => self.multicasts.push(Multicast {
+                id: data.multicast_id,
+                copies: data.copies.clone(),
+                until: data.until,
+            }),
+            Event::MulticastEnded(data) => {
+                self.multicasts.retain(|multicast| multicast.id != data.multicast_id);
             }
             _ => self.apply_to_turn(entry),
         }
@@ -388,7 +434,7 @@ impl Agent {
             Event::TurnComplete(_) => {
                 self.turns.completed += 1;
                 self.setbacks = 0;
-                !self.inbox.is_empty()
+                self.has_mail()
             }
             Event::TurnInterrupted(data) => {
                 self.turns.interrupted += 1;
@@ -398,12 +444,12 @@ impl Agent {
             Event::TurnFailed(_) => {
                 self.turns.failed += 1;
                 self.setbacks = 0;
-                self.unread().next().is_some()
+                self.has_mail()
             }
             _ => {
                 self.turns.cancelled += 1;
                 self.setbacks = 0;
-                self.unread().next().is_some()
+                self.has_mail()
             }
         };
         self.active_at = entry.at;

@@ -81,7 +81,8 @@ pub fn catalogue() -> &'static [ToolSpec] {
 
 tools! {
     /// Sends a message to your parent, a child or a sibling; a root may also send to USER.
-    /// By default waits for the answer and returns it.
+    /// By default waits for the answer and returns it. With reply_to, answers a message that you
+    /// were sent.
     SendMessage = "send_message" {
         /// Name of the recipient, "parent", or "USER".
         recipient: String,
@@ -93,12 +94,26 @@ tools! {
         /// Longest wait for the answer, in seconds; none by default.
         #[serde(default)]
         timeout: Option<u32>,
+        /// Id of the request that this answers; its sender must be the recipient. Waits for
+        /// nothing.
+        #[serde(default)]
+        reply_to: Option<String>,
+        /// Whether it goes before others in the recipient's inbox.
+        #[serde(default)]
+        priority: Option<Urgency>,
     }
 
-    /// Sends a message to every sibling. Their answers come as messages, one by one.
+    /// Sends a message to every sibling. Their answers are collected; you are told when all have
+    /// answered or the time is up.
     Broadcast = "broadcast" {
         /// The text.
         text: String,
+        /// Longest wait for the answers, in seconds; 10 minutes unless configured otherwise.
+        #[serde(default)]
+        timeout: Option<u32>,
+        /// Whether it goes before others in the inboxes.
+        #[serde(default)]
+        priority: Option<Urgency>,
     }
 
     /// Reads the messages that arrived since your turn started.
@@ -120,9 +135,12 @@ tools! {
         /// Its role, such as "worker" or "reviewer".
         #[serde(default)]
         role: Option<String>,
-        /// Workspace, by name; yours by default.
+        /// Workspace, by name: yours (the default), or one within it.
         #[serde(default)]
         workspace: Option<String>,
+        /// Folder of the workspace that is to be all that it sees; created if it is not there.
+        #[serde(default)]
+        workspace_subdir: Option<String>,
         /// Provider; yours by default.
         #[serde(default)]
         provider: Option<String>,
@@ -134,7 +152,8 @@ tools! {
         metadata: BTreeMap<String, String>,
     }
 
-    /// Shows what a child, a sibling or your parent is doing.
+    /// Shows what a child, a sibling or your parent is doing; of a child also what waits in its
+    /// inbox and what it did last.
     InspectAgent = "inspect_agent" {
         /// Its name.
         name: String,
@@ -148,6 +167,76 @@ tools! {
     Complete = "complete" {
         /// The result.
         result: String,
+    }
+
+    /// Wakes a child, a sibling or your parent that is idle.
+    Poke = "poke" {
+        /// Its name.
+        agent_name: String,
+    }
+
+    /// Sends you a message after a time, and then again and again if you want.
+    RemindMe = "remind_me" {
+        /// What to remind you of.
+        reason: String,
+        /// Seconds until then.
+        after: u64,
+        /// Seconds between repetitions; once only by default.
+        #[serde(default)]
+        every: Option<u64>,
+    }
+
+    /// Ends a reminder.
+    CancelReminder = "cancel_reminder" {
+        /// Its id, as remind_me returned it.
+        reminder_id: String,
+    }
+
+    /// Sends you a message whenever a child, a sibling or your parent goes from one state to
+    /// another. The states are idle, busy, waiting and terminated.
+    Subscribe = "subscribe" {
+        /// Its name.
+        agent_name: String,
+        /// From which state to which, such as "busy->idle"; "*" stands for any.
+        transition: String,
+        /// Whether to end with the first time.
+        #[serde(default)]
+        once: bool,
+    }
+
+    /// Ends a subscription.
+    Unsubscribe = "unsubscribe" {
+        /// Its id, as subscribe returned it.
+        subscription_id: String,
+    }
+
+    /// Sets or removes a label of a child, or of yourself.
+    SetAgentMetadata = "set_agent_metadata" {
+        /// Its name.
+        agent_name: String,
+        /// The label, 1 to 64 bytes.
+        key: String,
+        /// Its value; null removes it.
+        #[serde(default)]
+        value: Option<String>,
+    }
+
+    /// Holds back new turns of a child until you ungate it or permit one. A running one goes on.
+    GateAgent = "gate" {
+        /// Its name.
+        agent_name: String,
+    }
+
+    /// Lets turns of a gated child start again.
+    UngateAgent = "ungate" {
+        /// Its name.
+        agent_name: String,
+    }
+
+    /// Lets one turn of a gated child start.
+    PermitTurn = "permit_turn" {
+        /// Its name.
+        agent_name: String,
     }
 
     /// Reads a text file of your workspace, by lines.
@@ -189,6 +278,16 @@ impl Tool {
     pub fn is_on_files(&self) -> bool {
         matches!(self, Self::ReadFile(_) | Self::WriteFile(_) | Self::ListFiles(_))
     }
+}
+
+/// Where a message goes in an inbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Urgency {
+    /// Before all that are not high.
+    High,
+    /// In order of arrival.
+    Normal,
 }
 
 /// A kind of message to ask for.

@@ -23,6 +23,8 @@ pub struct NewAgent {
     pub role: String,
     /// Workspace by name or id; none for the parent's.
     pub workspace: Option<String>,
+    /// Folder of the workspace that is to be all it sees; none for the whole.
+    pub workspace_subdir: Option<String>,
     /// Labels.
     pub metadata: BTreeMap<String, String>,
 }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use super::recent::describe_child;
 use super::{
-    AgentId, Blob, CallId, Entry, Event, Json, Message, SessionId, SessionState, State, Tool,
-    TurnId, Workspace,
+    Agent, AgentId, Blob, CallId, Entry, Event, Json, Message, SessionId, SessionState, State,
+    Tool, ToolCallInvoked, TurnId, Workspace,
 };
 
 /// Something to do in the world.
@@ -69,6 +70,19 @@ pub enum Effect {
         /// Where.
         workspace: Workspace,
     },
+    /// Look at what a child did last, for a tool call.
+    Inspect {
+        /// The agent that looks.
+        agent: AgentId,
+        /// The turn.
+        turn: TurnId,
+        /// The call.
+        call: CallId,
+        /// The session of the child.
+        child: SessionId,
+        /// What is known of the child; what it did last is added to it.
+        shown: serde_json::Value,
+    },
     /// Ask the provider instance for its state and close it.
     Suspend {
         /// The session.
@@ -89,6 +103,23 @@ pub enum Effect {
         /// The root, below the folder of all workspaces.
         root: String,
     },
+}
+
+fn run_tool(state: &State, agent: &Agent, data: &ToolCallInvoked) -> Option<Effect> {
+    let (turn, call) = (data.turn_id, data.call_id);
+    match Tool::parse(&data.tool, data.args.get()).ok()? {
+        Tool::InspectAgent(args) => {
+            let child = state.child(agent, &args.name).ok()?;
+            let shown = describe_child(state, child);
+            let child = child.session.id;
+            Some(Effect::Inspect { agent: agent.id, turn, call, child, shown })
+        }
+        tool if tool.is_on_files() => {
+            let workspace = state.workspace(agent.workspace?)?.window(&agent.workspace_subdir);
+            Some(Effect::RunTool { agent: agent.id, turn, call, tool, workspace })
+        }
+        _ => None,
+    }
 }
 
 /// What an event asks for. `state` is the state right after it.
@@ -130,11 +161,7 @@ pub fn effect(state: &State, entry: &Entry) -> Option<Effect> {
             },
         },
         Event::ToolCallInvoked(data) => {
-            let tool = Tool::parse(&data.tool, data.args.get()).ok().filter(Tool::is_on_files)?;
-            let agent = agent()?;
-            let workspace = state.workspace(agent.workspace?)?.clone();
-            let (turn, call) = (data.turn_id, data.call_id);
-            Effect::RunTool { agent: agent.id, turn, call, tool, workspace }
+            return run_tool(state, agent()?, data);
         }
         Event::SessionSuspending(_) => Effect::Suspend { session: session? },
         Event::AgentTerminated(_) => {

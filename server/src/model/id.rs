@@ -143,6 +143,12 @@ prefixed! {
     TurnId = "exec"
     /// A tool call within a turn, `call-` and 16 hex digits.
     CallId = "call"
+    /// A reminder, `reminder-` and 16 hex digits.
+    ReminderId = "reminder"
+    /// A subscription, `subscription-` and 16 hex digits.
+    SubscriptionId = "subscription"
+    /// A multicast, `multicast-` and 16 hex digits.
+    MulticastId = "multicast"
 }
 
 /// Reads a value from text without an allocation.

@@ -27,6 +27,12 @@ pub struct Policy {
     pub max_depth: usize,
     /// Most turns blocked on an answer at once; a further one is answered "pending".
     pub max_waiting: usize,
+    /// Most reminders of an agent.
+    pub max_reminders: usize,
+    /// Most subscriptions of an agent.
+    pub max_subscriptions: usize,
+    /// How long answers to a broadcast are collected that names no time.
+    pub multicast_timeout: Duration,
     /// Turns that may be interrupted in a row before an agent is not woken by itself any more.
     pub max_setbacks: u32,
     /// Who is told of a recovery.

@@ -131,6 +131,66 @@ pub enum Rejection {
         /// The sender.
         sender: Name,
     },
+    /// Only a parent governs an agent.
+    #[error("{other:?} is not a child of {agent:?}")]
+    NotAChild {
+        /// Who wanted to.
+        agent: Name,
+        /// The agent.
+        other: Name,
+    },
+    /// There is no such message to answer.
+    #[error("no message {id:?} of that sender is there to be answered")]
+    NothingToAnswer {
+        /// What was asked for.
+        id: String,
+    },
+    /// The message wants no answer, or has one.
+    #[error("message {id:?} {}", if *answered { "is answered already" } else { "wants no answer" })]
+    NoAnswerWanted {
+        /// The message.
+        id: String,
+        /// Whether it has one.
+        answered: bool,
+    },
+    /// The agent has as many as it may.
+    #[error("there are already {limit} {what}, as many as there may be")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// The limit.
+        limit: usize,
+    },
+    /// The times of a reminder make no sense.
+    #[error("the reminder is refused: {problem}")]
+    ReminderInvalid {
+        /// Why.
+        problem: &'static str,
+    },
+    /// There is no such reminder.
+    #[error("no reminder {id:?}")]
+    ReminderNotFound {
+        /// What was asked for.
+        id: String,
+    },
+    /// The transition to watch for makes no sense.
+    #[error("{text:?} is not a transition between states")]
+    TransitionInvalid {
+        /// What was asked for.
+        text: String,
+    },
+    /// There is no such subscription.
+    #[error("no subscription {id:?}")]
+    SubscriptionNotFound {
+        /// What was asked for.
+        id: String,
+    },
+    /// An agent can give away only what it sees.
+    #[error("workspace {name:?} is not yours, nor within it")]
+    WorkspaceNotVisible {
+        /// The workspace.
+        name: Name,
+    },
     /// A root has nobody to complete to.
     #[error("{name:?} has no parent to complete to")]
     NoParent {
@@ -257,6 +317,7 @@ impl Rejection {
     }
 
     /// What to do next, for a person or a model; empty where the text says it all.
+    #[expect(clippy::too_many_lines, reason = "a table with a line for each")]
     pub fn hint(&self) -> String {
         match self {
             Self::AgentNotFound { .. } => "list the agents to see which there are".into(),
@@ -286,6 +347,30 @@ impl Rejection {
                 "send it without waiting (sync = false), or end your turn with the answer".into()
             }
             Self::NoTeam { .. } => "message your parent or a child instead".into(),
+            Self::NotAChild { .. } => "ask its parent, or send it a message".into(),
+            Self::NothingToAnswer { .. } => {
+                "use the id and the sender of a request in your inbox or this turn, or leave out \
+                 reply_to"
+                    .into()
+            }
+            Self::NoAnswerWanted { .. } => "send it as a message of its own".into(),
+            Self::TooMany { .. } => "end those that are not needed any more".into(),
+            Self::ReminderInvalid { .. } => {
+                "give whole seconds, every of at least 1, within ten years".into()
+            }
+            Self::ReminderNotFound { .. } => {
+                "use the id that remind_me returned; one that is over is gone".into()
+            }
+            Self::TransitionInvalid { .. } => {
+                "write it as FROM->TO with idle, busy, waiting, terminated or *".into()
+            }
+            Self::SubscriptionNotFound { .. } => {
+                "use the id that subscribe returned; one that is over is gone".into()
+            }
+            Self::WorkspaceNotVisible { .. } => {
+                "leave out workspace to share yours, or name a folder of it with workspace_subdir"
+                    .into()
+            }
             Self::NoParent { .. } => "end your turn with the answer instead".into(),
             Self::NoWorkspace { .. } => "ask to be given one when you are created".into(),
             Self::NoTurn { .. } => "see what it is doing by inspecting it".into(),

@@ -64,6 +64,15 @@ impl State {
         }
     }
 
+    /// The child that an agent means, by name or id.
+    pub(super) fn child<'a>(&'a self, of: &'a Agent, name: &str) -> Result<&'a Agent, Rejection> {
+        let found = self.neighbour(of, name)?;
+        if found.parent == Some(of.id) {
+            return Ok(found);
+        }
+        Err(Rejection::NotAChild { agent: of.name.clone(), other: found.name.clone() })
+    }
+
     /// Whether `agent` waits for `target`, directly or through others.
     pub(super) fn waits_for(&self, agent: &Agent, target: AgentId) -> bool {
         let chain = std::iter::successors(Some(agent), |agent| {

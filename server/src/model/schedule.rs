@@ -33,6 +33,9 @@ enum Step {
 impl Plan<'_, '_> {
     fn next_step(&mut self) {
         let (state, policy) = (self.state, self.cx.policy);
+        if let Some(agent) = state.slots.news.first().and_then(|id| state.agent(*id)) {
+            return self.tell_news(agent);
+        }
         let stale = state.slots.stale.first().map(|id| Step::Suspend(*id, SuspendReason::Updated));
         let step = stale.or_else(|| {
             let mut pools = state.slots.pools.iter();
@@ -50,6 +53,15 @@ impl Plan<'_, '_> {
                 }
             }
             None => {}
+        }
+    }
+
+    /// Tells an agent the first of what there is to tell it.
+    fn tell_news(&mut self, agent: &Agent) {
+        if let Some(notice) = agent.notices.first() {
+            self.tell_transition(agent, *notice);
+        } else if let Some(over) = agent.multicasts.iter().find(|one| one.is_complete()) {
+            self.end_multicast(agent, over);
         }
     }
 

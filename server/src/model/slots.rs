@@ -20,8 +20,10 @@ pub(super) struct Place {
     pub(super) suspending: bool,
     /// Whether its session is idle and must be reopened.
     pub(super) stale: bool,
-    /// When its wait is over.
+    /// When its wait is over, or something else is due.
     pub(super) deadline: Option<Timestamp>,
+    /// Whether it is to be told something.
+    pub(super) news: bool,
     /// Whether a turn runs unblocked.
     pub(super) busy: bool,
     /// Whether it is blocked on an answer.
@@ -53,6 +55,7 @@ pub struct PoolUse {
 pub(super) struct Slots {
     pub(super) pools: BTreeMap<Arc<str>, Pool>,
     pub(super) stale: BTreeSet<AgentId>,
+    pub(super) news: BTreeSet<AgentId>,
     pub(super) deadlines: BTreeSet<(Timestamp, AgentId)>,
     pub(super) busy: usize,
     pub(super) waiting: usize,
@@ -79,11 +82,8 @@ impl Slots {
         change(&mut self.deadlines, old.deadline, new.deadline, id);
         count(&mut self.busy, old.busy, new.busy);
         count(&mut self.waiting, old.waiting, new.waiting);
-        if new.stale {
-            self.stale.insert(id);
-        } else if old.stale {
-            self.stale.remove(&id);
-        }
+        flag(&mut self.stale, new.stale, id);
+        flag(&mut self.news, new.news, id);
     }
 }
 
@@ -101,6 +101,14 @@ fn change<K: Ord + Copy>(
     }
     if let Some(key) = new {
         set.insert((key, id));
+    }
+}
+
+fn flag(set: &mut BTreeSet<AgentId>, on: bool, id: AgentId) {
+    if on {
+        set.insert(id);
+    } else {
+        set.remove(&id);
     }
 }
 

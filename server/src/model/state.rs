@@ -1,6 +1,6 @@
 //! Everything durable that the daemon knows, and how to find things in it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
 
 use indexmap::IndexMap;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::slots::Slots;
 use super::{
     Agent, AgentId, Message, Name, Party, PoolUse, Rejection, Requests, Session, SessionId,
-    Timestamp, Workspace, WorkspaceId,
+    SubscriptionId, Timestamp, Workspace, WorkspaceId,
 };
 
 /// All durable state: a fold over the events so far, changed by [`State::apply`] alone.
@@ -35,6 +35,8 @@ pub struct State {
     pub(super) requests: Requests,
     /// Derived from the agents.
     pub(super) slots: Slots,
+    /// Who watches an agent, and by which subscription; derived from the agents.
+    pub(super) watchers: BTreeMap<AgentId, BTreeSet<(AgentId, SubscriptionId)>>,
 }
 
 impl State {
@@ -341,6 +343,9 @@ impl State {
     pub(super) fn restore_agent(&mut self, agent: Agent) {
         let id = agent.id;
         self.by_session.insert(agent.session.id, id);
+        for subscription in &agent.subscriptions {
+            self.watchers.entry(subscription.target).or_default().insert((id, subscription.id));
+        }
         if agent.is_live() {
             self.live += 1;
             self.names.entry(agent.name.clone()).or_default().push(id);
@@ -369,5 +374,6 @@ impl PartialEq for State {
             && self.user_inbox == other.user_inbox
             && self.requests == other.requests
             && self.slots == other.slots
+            && self.watchers == other.watchers
     }
 }

@@ -46,6 +46,35 @@ pub struct Workspace {
 }
 
 impl Workspace {
+    /// What is seen of it from a folder in normal form, as a workspace.
+    pub fn window(&self, subdir: &str) -> Self {
+        let mut window = self.clone();
+        if subdir.is_empty() {
+            return window;
+        }
+        let within = |mount: &str| Some(subdir.strip_prefix(mount)?.trim_start_matches('/'));
+        let around = self.links.iter().find(|(mount, _)| covers(mount, subdir));
+        window.links = match around {
+            Some((mount, link)) => {
+                let rest = within(mount).filter(|rest| !rest.is_empty());
+                let host_path = match rest {
+                    Some(rest) => format!("{}/{rest}", link.host_path),
+                    None => link.host_path.clone(),
+                };
+                BTreeMap::from([(String::new(), Link { host_path, mode: link.mode })])
+            }
+            None => {
+                let below = |mount: &String| {
+                    Some(mount.strip_prefix(subdir)?.strip_prefix('/')?.to_owned())
+                };
+                let links = self.links.iter();
+                links.filter_map(|(mount, link)| Some((below(mount)?, link.clone()))).collect()
+            }
+        };
+        window.root = format!("{}/{subdir}", self.root);
+        window
+    }
+
     /// The link whose mount path lies on, above or below `mount`, if there is one.
     pub fn overlapping(&self, mount: &str) -> Option<&str> {
         self.links
@@ -55,8 +84,11 @@ impl Workspace {
     }
 }
 
-/// Whether `path` is `above` or lies below it.
-pub(super) fn covers(above: &str, path: &str) -> bool {
+/// Whether `path` is `above` or lies below it. All lies below the root, the empty path.
+pub fn covers(above: &str, path: &str) -> bool {
+    if above.is_empty() {
+        return true;
+    }
     path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 

@@ -186,6 +186,7 @@ impl AgentService for Api {
                 instructions: message.instructions.into(),
                 role: message.role,
                 workspace: request::given(message.workspace),
+                workspace_subdir: None,
                 metadata: message.metadata.into_iter().collect(),
             },
             parent: request::given(message.parent),

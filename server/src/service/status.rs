@@ -66,6 +66,24 @@ reasons! {
     WouldDeadlock = "WOULD_DEADLOCK",
     /// An agent without siblings has nobody to broadcast to.
     NoTeam = "NO_TEAM",
+    /// Only a parent governs an agent.
+    NotAChild = "NOT_A_CHILD",
+    /// There is no such message to answer.
+    NothingToAnswer = "NOTHING_TO_ANSWER",
+    /// The message wants no answer, or has one.
+    NoAnswerWanted = "NO_ANSWER_WANTED",
+    /// The agent has as many as it may.
+    TooMany = "TOO_MANY",
+    /// The times of a reminder make no sense.
+    ReminderInvalid = "REMINDER_INVALID",
+    /// There is no such reminder.
+    ReminderNotFound = "REMINDER_NOT_FOUND",
+    /// The transition to watch for makes no sense.
+    TransitionInvalid = "TRANSITION_INVALID",
+    /// There is no such subscription.
+    SubscriptionNotFound = "SUBSCRIPTION_NOT_FOUND",
+    /// An agent can give away only what it sees.
+    WorkspaceNotVisible = "WORKSPACE_NOT_VISIBLE",
     /// A root has nobody to complete to.
     NoParent = "NO_PARENT",
     /// The agent has no workspace.
@@ -190,6 +208,15 @@ fn classify(rejection: &Rejection) -> (Code, Reason) {
         Rejection::InboxFull { .. } => (ResourceExhausted, Reason::InboxFull),
         Rejection::WouldDeadlock { .. } => (FailedPrecondition, Reason::WouldDeadlock),
         Rejection::NoTeam { .. } => (FailedPrecondition, Reason::NoTeam),
+        Rejection::NotAChild { .. } => (PermissionDenied, Reason::NotAChild),
+        Rejection::NothingToAnswer { .. } => (NotFound, Reason::NothingToAnswer),
+        Rejection::NoAnswerWanted { .. } => (FailedPrecondition, Reason::NoAnswerWanted),
+        Rejection::TooMany { .. } => (ResourceExhausted, Reason::TooMany),
+        Rejection::ReminderInvalid { .. } => (InvalidArgument, Reason::ReminderInvalid),
+        Rejection::ReminderNotFound { .. } => (NotFound, Reason::ReminderNotFound),
+        Rejection::TransitionInvalid { .. } => (InvalidArgument, Reason::TransitionInvalid),
+        Rejection::SubscriptionNotFound { .. } => (NotFound, Reason::SubscriptionNotFound),
+        Rejection::WorkspaceNotVisible { .. } => (PermissionDenied, Reason::WorkspaceNotVisible),
         Rejection::NoParent { .. } => (FailedPrecondition, Reason::NoParent),
         Rejection::NoWorkspace { .. } => (FailedPrecondition, Reason::NoWorkspace),
         Rejection::NoTurn { .. } => (FailedPrecondition, Reason::NoTurn),

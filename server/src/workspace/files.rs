@@ -10,7 +10,7 @@ use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use rustix::path::Arg;
 
 use super::Error;
-use crate::model::{Access, Rejection, Workspace};
+use crate::model::{Access, Rejection, Workspace, covers};
 
 /// The files of all workspaces below one folder, and the host folders that they link.
 #[derive(Debug, Clone)]
@@ -110,10 +110,10 @@ impl Files {
 
     /// Opens the folder that a normal path of a workspace lies in: a link's, or the root.
     pub(super) fn place(&self, workspace: &Workspace, path: &str) -> Result<Place, Error> {
-        let link = workspace.links.iter().find_map(|(mount, link)| {
-            let rest = path.strip_prefix(mount.as_str())?;
-            (rest.is_empty() || rest.starts_with('/')).then_some((link, rest))
-        });
+        let link = workspace
+            .links
+            .iter()
+            .find_map(|(mount, link)| covers(mount, path).then(|| (link, &path[mount.len()..])));
         if let Some((link, rest)) = link {
             // It had no symbolic links when it was linked; who put one there leads elsewhere.
             let top = openat(CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Plan;
+use crate::model::workspace::{covers, normal_path};
 use crate::model::{
     Agent, AgentCreated, AgentId, AgentRef, AgentTerminated, AgentUpdated, DiscardReason,
-    EndReason, Gate, GateAction, Kind, MessageDiscarded, MetadataUpdated, NewAgent, Outcome, Party,
-    Rejection, SessionCreated, SessionId, ToolGate, ToolPermitTurn, TurnCancelled, TurnId,
+    EndReason, GateAction, Kind, MessageDiscarded, MetadataUpdated, NewAgent, Outcome, Party,
+    Rejection, SessionCreated, SessionId, TurnCancelled, TurnId, Workspace, WorkspaceId,
 };
 
 const MAX_METADATA_KEYS: usize = 64;
@@ -58,10 +59,9 @@ impl Plan<'_, '_> {
                 .filter(|parent| parent.session.provider == provider)
                 .and_then(|parent| parent.session.model.clone()),
         };
-        let workspace = match new.workspace.filter(|name| !name.is_empty()) {
-            Some(name) => Some(self.state.resolve_workspace(&name)?.id),
-            None => parent.and_then(|parent| parent.workspace),
-        };
+        let by = parent.filter(|_| spawned_in.is_some());
+        let window = self.window(by, parent, new.workspace, new.workspace_subdir)?;
+        let (workspace, workspace_subdir) = window;
         let session = SessionId::fresh(self.cx.ids);
         let agent_id = AgentId::fresh(self.cx.ids);
         self.push(session, SessionCreated { provider, model });
@@ -74,11 +74,59 @@ impl Plan<'_, '_> {
                 instructions: new.instructions,
                 role: new.role,
                 workspace,
+                workspace_subdir,
                 metadata: new.metadata,
                 spawned_in,
             },
         );
         Ok(agent_id)
+    }
+
+    /// The workspace of a new agent, and the folder in it that it sees. What `by` spawns it sees
+    /// no more than `by` does; USER may choose any workspace.
+    fn window(
+        &self,
+        by: Option<&Agent>,
+        parent: Option<&Agent>,
+        workspace: Option<String>,
+        subdir: Option<String>,
+    ) -> Result<(Option<WorkspaceId>, String), Rejection> {
+        let named = workspace.filter(|name| !name.is_empty());
+        let named = named.map(|name| self.state.resolve_workspace(&name)).transpose()?;
+        let inherited = parent.and_then(|parent| {
+            let workspace = self.state.workspace(parent.workspace?)?;
+            Some((workspace, parent.workspace_subdir.as_str()))
+        });
+        let (workspace, above) = match (named, inherited) {
+            (Some(workspace), Some((own, above))) if workspace.id == own.id => (workspace, above),
+            (Some(workspace), inherited) => {
+                if by.is_some() && !inherited.is_some_and(|own| self.shows(own, workspace)) {
+                    return Err(Rejection::WorkspaceNotVisible { name: workspace.name.clone() });
+                }
+                (workspace, "")
+            }
+            (None, Some(inherited)) => inherited,
+            (None, None) => {
+                return match (subdir.filter(|subdir| !subdir.is_empty()), by.or(parent)) {
+                    (Some(_), Some(parent)) => {
+                        Err(Rejection::NoWorkspace { name: parent.name.clone() })
+                    }
+                    _ => Ok((None, String::new())),
+                };
+            }
+        };
+        let below = normal_path(subdir.as_deref().unwrap_or_default())?;
+        let parts = [above, below.as_str()];
+        let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        Ok((Some(workspace.id), normal_path(&parts.join("/"))?))
+    }
+
+    /// Whether a workspace lies in what is seen of another one.
+    fn shows(&self, (own, subdir): (&Workspace, &str), other: &Workspace) -> bool {
+        match subdir {
+            "" => covers(&own.root, &other.root),
+            subdir => covers(&format!("{}/{subdir}", own.root), &other.root),
+        }
     }
 
     /// Whether the tree has room for an agent under this parent.
@@ -110,16 +158,7 @@ impl Plan<'_, '_> {
         if let Some(text) = &instructions {
             check_text(text, self.cx.policy.max_text)?;
         }
-        let added = metadata
-            .iter()
-            .filter(|(key, value)| value.is_some() && !agent.metadata.contains_key(*key))
-            .count();
-        for (key, value) in &metadata {
-            check_label(key, value.as_deref().unwrap_or_default())?;
-        }
-        if agent.metadata.len() + added > MAX_METADATA_KEYS {
-            return Err(too_many_labels());
-        }
+        check_metadata(agent, &metadata)?;
         let session = agent.session.id;
         if instructions.is_some() || role.is_some() {
             self.push(session, AgentUpdated { instructions, role });
@@ -132,26 +171,19 @@ impl Plan<'_, '_> {
 
     pub(super) fn gate(&mut self, reference: &str) -> Result<Outcome, Rejection> {
         let agent = self.state.resolve(reference)?;
-        if agent.gate == Gate::Open {
-            self.push(agent.session.id, ToolGate { action: GateAction::Gate });
-        }
+        self.set_gate(agent, GateAction::Gate);
         Ok(Outcome::Agent(agent.id))
     }
 
     pub(super) fn ungate(&mut self, reference: &str) -> Result<Outcome, Rejection> {
         let agent = self.state.resolve(reference)?;
-        if agent.gate != Gate::Open {
-            self.push(agent.session.id, ToolGate { action: GateAction::Ungate });
-        }
+        self.set_gate(agent, GateAction::Ungate);
         Ok(Outcome::Agent(agent.id))
     }
 
     pub(super) fn permit_turn(&mut self, reference: &str) -> Result<Outcome, Rejection> {
         let agent = self.state.resolve(reference)?;
-        if agent.gate == Gate::Open {
-            return Err(Rejection::AgentNotGated { name: agent.name.clone() });
-        }
-        self.push(agent.session.id, ToolPermitTurn {});
+        self.permit(agent)?;
         Ok(Outcome::Agent(agent.id))
     }
 
@@ -217,6 +249,24 @@ pub(super) fn check_text(text: &str, limit: usize) -> Result<(), Rejection> {
         return Ok(());
     }
     Err(Rejection::MessageTooLarge { bytes: text.len(), limit })
+}
+
+/// Checks labels that are to be set or removed.
+pub(super) fn check_metadata(
+    agent: &Agent,
+    changes: &BTreeMap<String, Option<String>>,
+) -> Result<(), Rejection> {
+    for (key, value) in changes {
+        check_label(key, value.as_deref().unwrap_or_default())?;
+    }
+    let added = changes
+        .iter()
+        .filter(|(key, value)| value.is_some() && !agent.metadata.contains_key(*key))
+        .count();
+    if agent.metadata.len() + added > MAX_METADATA_KEYS {
+        return Err(too_many_labels());
+    }
+    Ok(())
 }
 
 /// Checks a label.

@@ -7,6 +7,7 @@ use super::Plan;
 use super::agent::{check_label, check_text};
 use crate::model::{
     Agent, Kind, Message, MessageDelivered, MessageEnqueued, MessageId, Outcome, Party, Rejection,
+    Urgency,
 };
 
 /// A message to be enqueued.
@@ -23,6 +24,12 @@ impl Letter {
     pub(super) fn new(from: Party, to: Party, kind: Kind, text: impl Into<Arc<str>>) -> Self {
         let text = text.into();
         Self { from, to, kind, text, reply_to: None, metadata: BTreeMap::new() }
+    }
+
+    pub(super) fn set_priority(&mut self, priority: Option<Urgency>) {
+        if priority == Some(Urgency::High) {
+            self.metadata.insert("priority".to_owned(), "high".to_owned());
+        }
     }
 }
 

@@ -1,8 +1,12 @@
 //! What a command comes to: events and an outcome, or a rejection. Pure.
 
 mod agent;
+mod govern;
 mod message;
+mod multicast;
+mod remind;
 mod session;
+mod subscribe;
 mod tool;
 mod turn;
 mod workspace;

@@ -10,11 +10,12 @@ use serde_json::{Value, json};
 use super::Plan;
 use super::agent::check_text;
 use super::message::Letter;
+use crate::model::recent::describe;
 use crate::model::turn::Turn;
 use crate::model::{
-    Agent, AgentCompleting, AgentId, Broadcast, CallId, CheckInbox, Complete, Expiry, Json, Kind,
-    Message, MessageCollected, NewAgent, Outcome, Party, Rejection, SendMessage, SpawnAgent, State,
-    Tool, ToolCallInvoked, ToolCallResult, TurnId, TurnWaiting, WaitExpired,
+    Agent, AgentCompleting, AgentId, CallId, CheckInbox, Complete, Expiry, GateAction, Json, Kind,
+    Message, MessageCollected, NewAgent, Outcome, Party, Rejection, SendMessage, SpawnAgent, Tool,
+    ToolCallInvoked, ToolCallResult, TurnId, TurnWaiting, WaitExpired,
 };
 
 /// How a tool call goes on.
@@ -26,9 +27,6 @@ enum Next {
     /// It is done when an answer is there.
     Wait,
 }
-
-/// Most bytes that one broadcast may put into inboxes.
-const MAX_BROADCAST: usize = 4 << 20;
 
 impl Plan<'_, '_> {
     pub(super) fn call_tool(
@@ -70,27 +68,46 @@ impl Plan<'_, '_> {
         call: CallId,
         tool: Tool,
     ) -> Result<Next, Rejection> {
-        match tool {
-            Tool::SendMessage(args) => self.tool_send(agent, turn, call, args),
-            Tool::Broadcast(args) => self.tool_broadcast(agent, args).map(Next::Done),
-            Tool::CheckInbox(args) => Ok(Next::Done(self.tool_check_inbox(agent, turn, &args))),
-            Tool::SpawnAgent(args) => self.tool_spawn(agent, turn, args).map(Next::Done),
+        if tool.is_on_files() {
+            return match agent.workspace {
+                Some(_) => Ok(Next::Effect),
+                None => Err(Rejection::NoWorkspace { name: agent.name.clone() }),
+            };
+        }
+        let done = match tool {
+            Tool::SendMessage(args) => return self.tool_send(agent, turn, call, args),
+            Tool::Broadcast(args) => self.tool_broadcast(agent, args)?,
+            Tool::CheckInbox(args) => self.tool_check_inbox(agent, turn, &args),
+            Tool::SpawnAgent(args) => self.tool_spawn(agent, turn, args)?,
             Tool::InspectAgent(args) => {
                 let other = self.state.neighbour(agent, &args.name)?;
-                Ok(Next::Done(describe(self.state, other)))
+                if other.parent == Some(agent.id) {
+                    // What it did last stands in its log.
+                    return Ok(Next::Effect);
+                }
+                describe(self.state, other)
             }
             Tool::ListChildren(_) => {
                 let children = agent.children.iter().filter_map(|id| self.state.live_agent(*id));
                 let children: Vec<Value> =
                     children.map(|child| describe(self.state, child)).collect();
-                Ok(Next::Done(json!({ "children": children })))
+                json!({ "children": children })
             }
-            Tool::Complete(args) => self.tool_complete(agent, turn, args).map(Next::Done),
-            Tool::ReadFile(_) | Tool::WriteFile(_) | Tool::ListFiles(_) => match agent.workspace {
-                Some(_) => Ok(Next::Effect),
-                None => Err(Rejection::NoWorkspace { name: agent.name.clone() }),
-            },
-        }
+            Tool::Complete(args) => self.tool_complete(agent, turn, args)?,
+            Tool::Poke(args) => self.tool_poke(agent, &args.agent_name)?,
+            Tool::RemindMe(args) => self.tool_remind_me(agent, args)?,
+            Tool::CancelReminder(args) => self.tool_cancel_reminder(agent, &args)?,
+            Tool::Subscribe(args) => self.tool_subscribe(agent, &args)?,
+            Tool::Unsubscribe(args) => self.tool_unsubscribe(agent, &args)?,
+            Tool::SetAgentMetadata(args) => self.tool_set_metadata(agent, args)?,
+            Tool::GateAgent(args) => self.tool_gate(agent, &args.agent_name, GateAction::Gate)?,
+            Tool::UngateAgent(args) => {
+                self.tool_gate(agent, &args.agent_name, GateAction::Ungate)?
+            }
+            Tool::PermitTurn(args) => self.tool_permit(agent, &args.agent_name)?,
+            Tool::ReadFile(_) | Tool::WriteFile(_) | Tool::ListFiles(_) => Value::Null,
+        };
+        Ok(Next::Done(done))
     }
 
     fn tool_send(
@@ -102,6 +119,9 @@ impl Plan<'_, '_> {
     ) -> Result<Next, Rejection> {
         check_text(&args.text, self.cx.policy.max_text)?;
         let to = self.state.route(agent, &args.recipient)?;
+        if let Some(asked) = &args.reply_to {
+            return self.tool_reply(agent, to, asked, args.text).map(Next::Done);
+        }
         let recipient = to.agent().and_then(|id| self.state.live_agent(id));
         let sync = args.sync && recipient.is_some();
         self.check_room(to)?;
@@ -117,12 +137,36 @@ impl Plan<'_, '_> {
         if let Some(seconds) = args.timeout.filter(|_| sync) {
             letter.metadata.insert("timeout".into(), seconds.to_string());
         }
+        letter.set_priority(args.priority);
         let message_id = self.enqueue(letter);
         let (true, Some(recipient)) = (sync, recipient) else {
             return Ok(Next::Done(json!({ "status": "sent", "message_id": message_id })));
         };
         self.wait_for(agent, turn, call_id, (message_id, recipient.id), args.timeout);
         Ok(Next::Wait)
+    }
+
+    /// Answers a message before the turn that it is in ends.
+    fn tool_reply(
+        &mut self,
+        agent: &Agent,
+        to: Party,
+        asked: &str,
+        text: String,
+    ) -> Result<Value, Rejection> {
+        let found = agent.inbox.iter().find(|message| message.id.to_string() == *asked);
+        let id = || asked.chars().take(80).collect();
+        let Some(message) = found.filter(|message| message.sender == to) else {
+            return Err(Rejection::NothingToAnswer { id: id() });
+        };
+        if !message.kind.wants_answer() || message.answered {
+            return Err(Rejection::NoAnswerWanted { id: id(), answered: message.answered });
+        }
+        let message_id = self.enqueue(Letter {
+            reply_to: Some(message.id),
+            ..Letter::new(Party::Agent(agent.id), to, Kind::Response, text)
+        });
+        Ok(json!({ "status": "answered", "message_id": message_id }))
     }
 
     fn wait_for(
@@ -152,26 +196,6 @@ impl Plan<'_, '_> {
         if self.state.busy_and_waiting().1 >= policy.max_waiting {
             self.push(session, WaitExpired { turn_id, call_id, outcome: Expiry::Pending });
         }
-    }
-
-    fn tool_broadcast(&mut self, agent: &Agent, args: Broadcast) -> Result<Value, Rejection> {
-        let team: Vec<AgentId> = self.state.team(agent).collect();
-        if team.is_empty() {
-            return Err(Rejection::NoTeam { sender: agent.name.clone() });
-        }
-        check_text(&args.text, self.cx.policy.max_text.min(MAX_BROADCAST / team.len()))?;
-        for id in &team {
-            self.check_room(Party::Agent(*id))?;
-        }
-        let text: Arc<str> = args.text.into();
-        let from = Party::Agent(agent.id);
-        let ids: Vec<_> = team
-            .iter()
-            .map(|id| {
-                self.enqueue(Letter::new(from, Party::Agent(*id), Kind::Multicast, text.clone()))
-            })
-            .collect();
-        Ok(json!({ "status": "sent", "recipient_count": ids.len(), "message_ids": ids }))
     }
 
     fn tool_check_inbox(&mut self, agent: &Agent, turn: &Turn, args: &CheckInbox) -> Value {
@@ -204,6 +228,7 @@ impl Plan<'_, '_> {
             instructions: args.instructions.into(),
             role: args.role.unwrap_or_default(),
             workspace: args.workspace,
+            workspace_subdir: args.workspace_subdir,
             metadata: args.metadata,
         };
         let id = self.create(new, Some(agent), Some(turn.id))?;
@@ -261,28 +286,6 @@ pub(in crate::model) fn show(message: &Message) -> Value {
         "kind": message.kind,
         "text": message.text,
         "reply_to": message.reply_to,
-    })
-}
-
-/// An agent as another one sees it.
-fn describe(state: &State, agent: &Agent) -> Value {
-    let doing = match &agent.activity {
-        _ if agent.is_waiting() => "waiting",
-        crate::model::Activity::Idle => "idle",
-        crate::model::Activity::Busy(_) | crate::model::Activity::Waiting(..) => "busy",
-        crate::model::Activity::Terminated => "terminated",
-    };
-    json!({
-        "name": agent.name,
-        "agent_id": agent.id,
-        "role": agent.role,
-        "state": doing,
-        "queued": state.is_queued(agent),
-        "unread": agent.unread().count(),
-        "children": agent.children.len(),
-        "turns_completed": agent.turns.completed,
-        "turns_failed": agent.turns.failed,
-        "metadata": agent.metadata,
     })
 }
 

@@ -56,9 +56,10 @@ impl Plan<'_, '_> {
             self.push(session, MessageDelivered { message_id: message.id, turn_id: Some(turn.id) });
         }
         let open = |message: &&&Message| message.kind.wants_answer() && !message.answered;
+        // Whoever waits is told the answer of the turn, even if something was said to him before.
         let answers = messages
             .iter()
-            .filter(open)
+            .filter(|message| message.kind.wants_answer())
             .filter(|message| message.sender == Party::User && attended.contains(&message.id))
             .map(|message| message.id)
             .collect::<Vec<_>>();
@@ -292,7 +293,7 @@ impl Plan<'_, '_> {
         Outcome::Done
     }
 
-    /// Ends the waits whose time is up.
+    /// Ends the waits whose time is up, and does what else is due.
     pub(super) fn tick(&mut self) -> Outcome {
         let state = self.state;
         for (at, id) in &state.slots.deadlines {
@@ -300,10 +301,17 @@ impl Plan<'_, '_> {
                 break;
             }
             let Some(agent) = state.agent(*id) else { continue };
-            if let (Some(turn), Some(wait)) = (agent.turn(), agent.wait()) {
+            let wait = agent.wait().filter(|wait| wait.over.is_none());
+            let wait = wait.filter(|wait| wait.until.is_some_and(|until| until <= self.cx.now));
+            if let (Some(turn), Some(wait)) = (agent.turn(), wait) {
                 let (turn_id, call_id, outcome) = (turn.id, wait.call, wait.on_expiry);
                 self.push(agent.session.id, WaitExpired { turn_id, call_id, outcome });
             }
+            let now = self.cx.now;
+            for multicast in agent.multicasts.iter().filter(|one| one.until <= now) {
+                self.end_multicast(agent, multicast);
+            }
+            self.remind(agent);
         }
         Outcome::Done
     }

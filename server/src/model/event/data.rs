@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Blob, Json};
 use crate::model::{
-    Access, AgentId, CallId, FailureClass, Kind, MessageId, Name, Outcome, Party, SessionId,
-    Timestamp, TurnId, WorkspaceId,
+    Access, AgentId, CallId, Doing, FailureClass, Kind, MessageId, MulticastId, Name, Outcome,
+    Party, Pattern, ReminderId, Sent, SessionId, SubscriptionId, Timestamp, TurnId, WorkspaceId,
 };
 
 macro_rules! data {
@@ -47,6 +47,9 @@ data! {
         role: String,
         /// Where it works.
         workspace: Option<WorkspaceId>,
+        /// Folder of the workspace that is all it sees; absent for the whole.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        workspace_subdir: String,
         /// Labels.
         #[serde(default)]
         metadata: BTreeMap<String, String>,
@@ -107,6 +110,93 @@ data! {
 
     /// Data of `tool.permit_turn`.
     ToolPermitTurn {}
+
+    /// Data of `tool.subscribe`, in the log of who is told.
+    ToolSubscribe {
+        /// Identity.
+        subscription_id: SubscriptionId,
+        /// Name of the agent to watch.
+        target: Name,
+        /// The agent to watch.
+        target_id: AgentId,
+        /// From which state; `*` for any.
+        from: Pattern,
+        /// To which state; `*` for any.
+        to: Pattern,
+        /// Whether it ends with the first time.
+        once: bool,
+    }
+
+    /// Data of `tool.unsubscribe`.
+    ToolUnsubscribe {
+        /// The subscription.
+        subscription_id: SubscriptionId,
+    }
+
+    /// Data of `subscription.fired`.
+    SubscriptionFired {
+        /// The subscription.
+        subscription_id: SubscriptionId,
+        /// The agent that was watched.
+        target_id: AgentId,
+        /// The state before.
+        from: Doing,
+        /// The state after.
+        to: Doing,
+        /// Whether a message says so; false where the inbox was full.
+        told: bool,
+        /// Whether the subscription ended with it.
+        ended: bool,
+    }
+
+    /// Data of `reminder.set`.
+    ReminderSet {
+        /// Identity.
+        reminder_id: ReminderId,
+        /// What it reminds of.
+        reason: Arc<str>,
+        /// When it is due.
+        due: Timestamp,
+        /// Seconds between repetitions; null for once only.
+        every: Option<u64>,
+    }
+
+    /// Data of `reminder.cancelled`.
+    ReminderCancelled {
+        /// The reminder.
+        reminder_id: ReminderId,
+    }
+
+    /// Data of `reminder.fired`.
+    ReminderFired {
+        /// The reminder.
+        reminder_id: ReminderId,
+        /// Whether a message says so; false where the one before was not read yet.
+        told: bool,
+        /// When it is due again; null where it is over.
+        next: Option<Timestamp>,
+    }
+
+    /// Data of `multicast.sent`, in the sender's log.
+    MulticastSent {
+        /// Identity.
+        multicast_id: MulticastId,
+        /// Its copies.
+        copies: Vec<Sent>,
+        /// When the collecting of answers ends.
+        until: Timestamp,
+    }
+
+    /// Data of `multicast.ended`.
+    MulticastEnded {
+        /// The multicast.
+        multicast_id: MulticastId,
+        /// How many answered.
+        answered: u32,
+        /// Names of those who did not.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        missing: Vec<Name>,
+    }
 
     /// Data of `session.opened`.
     SessionOpened {

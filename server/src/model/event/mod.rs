@@ -163,6 +163,18 @@ events! {
     ToolGate = "tool.gate",
     /// One turn was permitted.
     ToolPermitTurn = "tool.permit_turn",
+    /// It wants to be told what another agent does.
+    ToolSubscribe = "tool.subscribe",
+    /// It does not want that any more.
+    ToolUnsubscribe = "tool.unsubscribe",
+    /// It is told of a transition.
+    SubscriptionFired = "subscription.fired",
+    /// It wants to be reminded.
+    ReminderSet = "reminder.set",
+    /// It does not want that any more.
+    ReminderCancelled = "reminder.cancelled",
+    /// It is reminded.
+    ReminderFired = "reminder.fired",
     /// Created → active.
     SessionOpened = "session.opened",
     /// Suspended → active.
@@ -185,6 +197,10 @@ events! {
     MessageCollected = "message.collected",
     /// It left without having been delivered.
     MessageDiscarded = "message.discarded",
+    /// One message was sent to every sibling.
+    MulticastSent = "multicast.sent",
+    /// All have answered it, or the time is up.
+    MulticastEnded = "multicast.ended",
     /// A turn starts.
     TurnStart = "turn.start",
     /// It ended with an answer.

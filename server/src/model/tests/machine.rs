@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::world::World;
 use crate::model::*;
@@ -45,6 +45,18 @@ enum Tool {
     Complete,
     ReadFile,
     Inspect,
+    Reply,
+    Poke,
+    Remind,
+    RemindAgain,
+    CancelReminder,
+    Subscribe,
+    SubscribeOnce,
+    Unsubscribe,
+    Label,
+    Gate,
+    Ungate,
+    Permit,
     Nonsense,
 }
 
@@ -56,11 +68,23 @@ fn step() -> impl Strategy<Value = Step> {
         3 => Just(Tool::Ask),
         1 => Just(Tool::AskWithTimeout),
         3 => Just(Tool::Tell),
-        1 => Just(Tool::Broadcast),
+        2 => Just(Tool::Broadcast),
         1 => Just(Tool::CheckInbox),
         1 => Just(Tool::Complete),
         1 => Just(Tool::ReadFile),
         1 => Just(Tool::Inspect),
+        2 => Just(Tool::Reply),
+        1 => Just(Tool::Poke),
+        1 => Just(Tool::Remind),
+        1 => Just(Tool::RemindAgain),
+        1 => Just(Tool::CancelReminder),
+        2 => Just(Tool::Subscribe),
+        2 => Just(Tool::SubscribeOnce),
+        1 => Just(Tool::Unsubscribe),
+        1 => Just(Tool::Label),
+        1 => Just(Tool::Gate),
+        1 => Just(Tool::Ungate),
+        1 => Just(Tool::Permit),
         1 => Just(Tool::Nonsense),
     ];
     prop_oneof![
@@ -153,13 +177,49 @@ impl World {
             Tool::Complete => ("complete", json!({ "result": "r" })),
             Tool::ReadFile => ("read_file", json!({ "path": "p" })),
             Tool::Inspect => ("inspect_agent", json!({ "name": recipient })),
-            Tool::Nonsense => ("no_such_tool", json!([])),
+            other => self.governing(agent, other, &recipient),
         };
         // A provider is blocked while a call of it waits.
         let free =
             agent.turn().is_some_and(|turn| turn.cancelling.is_none()) && agent.wait().is_none();
         if free {
             self.call(&agent.id.to_string(), name, &args);
+        }
+    }
+
+    fn governing(&self, agent: &Agent, tool: Tool, other: &str) -> (&'static str, Value) {
+        let id = |id: Option<String>| id.unwrap_or_default();
+        match tool {
+            Tool::Reply => {
+                let asked = agent.inbox.iter().find(|message| message.kind.wants_answer());
+                let to = asked.map_or(other, |asked| asked.sender_name.as_str());
+                let reply_to = id(asked.map(|asked| asked.id.to_string()));
+                ("send_message", json!({ "recipient": to, "text": "re", "reply_to": reply_to }))
+            }
+            Tool::Poke => ("poke", json!({ "agent_name": other })),
+            Tool::Remind => ("remind_me", json!({ "reason": "r", "after": 7 })),
+            Tool::RemindAgain => ("remind_me", json!({ "reason": "r", "after": 0, "every": 20 })),
+            Tool::CancelReminder => {
+                let reminder = id(agent.reminders.first().map(|one| one.id.to_string()));
+                ("cancel_reminder", json!({ "reminder_id": reminder }))
+            }
+            Tool::Subscribe => ("subscribe", json!({ "agent_name": other, "transition": "*->*" })),
+            Tool::SubscribeOnce => {
+                let transition = "busy->idle";
+                let args = json!({ "agent_name": other, "transition": transition, "once": true });
+                ("subscribe", args)
+            }
+            Tool::Unsubscribe => {
+                let subscription = id(agent.subscriptions.first().map(|one| one.id.to_string()));
+                ("unsubscribe", json!({ "subscription_id": subscription }))
+            }
+            Tool::Label => {
+                ("set_agent_metadata", json!({ "agent_name": other, "key": "k", "value": "v" }))
+            }
+            Tool::Gate => ("gate", json!({ "agent_name": other })),
+            Tool::Ungate => ("ungate", json!({ "agent_name": other })),
+            Tool::Permit => ("permit_turn", json!({ "agent_name": other })),
+            _ => ("no_such_tool", json!([])),
         }
     }
 
@@ -190,12 +250,13 @@ impl World {
             Step::FinishTool { agent } => {
                 let Some(agent) = self.pick_busy(agent) else { return };
                 let Some(turn) = agent.turn() else { return };
-                let call = turn.calls.iter().find(|call| &*call.tool == "read_file");
+                let beside = ["read_file", "inspect_agent"];
+                let call = turn.calls.iter().find(|call| beside.contains(&&*call.tool));
                 let (agent, turn, call) = match call {
                     Some(call) => (agent.id, turn.id, call.id),
                     None => return,
                 };
-                let result = Ok(Json::null());
+                let result = Ok(Json::of(&"done").expect("JSON"));
                 self.run(Command::FinishTool { agent, turn, call, result }).expect("never no");
             }
             Step::Complete { agent, saved, attended } => {

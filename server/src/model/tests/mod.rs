@@ -3,4 +3,5 @@
 mod lifecycle;
 mod machine;
 mod scenarios;
+mod team;
 mod world;

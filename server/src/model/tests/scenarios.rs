@@ -212,6 +212,7 @@ fn a_broadcast_reaches_every_sibling_and_answers_come_back() {
     let found = world.result(call).unwrap().unwrap();
     let texts: Vec<_> = found["messages"].as_array().unwrap().iter().map(|m| &m["text"]).collect();
     assert_eq!(texts, ["b is", "c is"]);
+    world.call("a", "check_inbox", &json!({ "sender": "SYSTEM" }));
     world.complete("a", "done");
     assert!(world.agent("a").inbox.is_empty(), "what was read leaves with the turn");
 }

@@ -49,6 +49,9 @@ pub(super) fn policy(slots: usize) -> Policy {
         max_agents: 100,
         max_depth: 6,
         max_waiting: 100,
+        max_reminders: 5,
+        max_subscriptions: 5,
+        multicast_timeout: Duration::from_secs(600),
         max_setbacks: 3,
         resume: Resume::Roots,
         request_retention: Duration::from_secs(60),
@@ -192,6 +195,21 @@ impl World {
                 for id in &turn.messages {
                     assert!(agent.message(*id).is_some(), "a turn's messages are in the inbox");
                 }
+            }
+        }
+        assert_eq!(agent.notices, vec![], "what is to be told is told");
+        for subscription in &agent.subscriptions {
+            let target = self.state.live_agent(subscription.target);
+            assert!(target.is_some(), "a subscription ends with whom it watches");
+        }
+        for multicast in &agent.multicasts {
+            let open = multicast.copies.iter().filter(|copy| !copy.answered);
+            assert!(open.clone().count() > 0, "a multicast is over when all have answered");
+            for copy in open {
+                let there = self.state.agent(copy.recipient).is_some_and(|recipient| {
+                    recipient.message(copy.message).is_some_and(|message| !message.answered)
+                });
+                assert!(there, "who has not answered has it in the inbox");
             }
         }
         let ids: BTreeSet<MessageId> = agent.inbox.iter().map(|message| message.id).collect();

@@ -1,0 +1,363 @@
+//! What agents do with each other through their tools, case by case.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::scenarios::team;
+use super::world::World;
+use crate::model::*;
+
+/// A team whose members have had their first turns.
+fn settled(names: &[&str]) -> World {
+    let mut world = team(16, names);
+    world.complete("lead", "ok");
+    for name in names {
+        world.complete(name, "ready");
+    }
+    world
+}
+
+impl World {
+    fn done(&mut self, agent: &str, tool: &str, args: &Value) -> Value {
+        let call = self.call(agent, tool, args);
+        self.result(call).expect("it is done at once").expect("it is no error")
+    }
+
+    fn refused(&mut self, agent: &str, tool: &str, args: &Value) -> String {
+        let before: Vec<Agent> = self.state.agents().cloned().collect();
+        let call = self.call(agent, tool, args);
+        let error = self.result(call).expect("it is over").expect_err("it is refused");
+        for (was, is) in before.iter().zip(self.state.agents()) {
+            let same = (&was.inbox, &was.reminders, &was.subscriptions, &was.gate, &was.metadata)
+                == (&is.inbox, &is.reminders, &is.subscriptions, &is.gate, &is.metadata);
+            assert!(same, "nothing is half done");
+        }
+        error
+    }
+
+    fn pass(&mut self, seconds: u64) {
+        self.now = self.now.after(Duration::from_secs(seconds));
+        self.run(Command::Tick).expect("never rejected");
+    }
+
+    fn unread(&self, agent: &str) -> Vec<String> {
+        self.agent(agent).unread().map(|message| message.text.to_string()).collect()
+    }
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().expect("text")
+}
+
+#[test]
+fn answers_to_a_broadcast_are_collected_and_told_together() {
+    let mut world = settled(&["a", "b", "c"]);
+    world.send("lead", "wake a");
+    world.done("lead", "poke", &json!({ "agent_name": "a" }));
+    world.complete("lead", "ok");
+    world.done("a", "broadcast", &json!({ "text": "who is there?" }));
+    world.complete("a", "asked");
+    assert_eq!(world.agent("a").doing(), Doing::Waiting);
+    world.complete("b", "b is");
+    assert!(world.agent("a").turn().is_none(), "one answer of two starts no turn");
+    world.crash();
+    world.complete("c", "c is");
+    let prompt = world.prompt("a");
+    for part in ["b is", "c is", "2 of 2 have answered your broadcast"] {
+        assert!(prompt.contains(part), "{prompt}");
+    }
+    world.complete("a", "done");
+    assert_eq!(world.agent("a").doing(), Doing::Idle);
+}
+
+#[test]
+fn a_broadcast_is_over_when_its_time_is_up() {
+    let mut world = settled(&["a", "b", "c"]);
+    world.run(Command::Gate { agent: "lead/c".into() }).unwrap();
+    world.send("a", "go");
+    world.done("a", "broadcast", &json!({ "text": "?", "timeout": 30 }));
+    world.complete("a", "asked");
+    world.complete("b", "b is");
+    world.pass(29);
+    assert!(world.agent("a").turn().is_none());
+    world.pass(2);
+    let prompt = world.prompt("a");
+    assert!(prompt.contains("1 of 2 have answered your broadcast; no answer in time from c"));
+    world.complete("a", "done");
+    world.run(Command::Ungate { agent: "lead/c".into() }).unwrap();
+    world.complete("c", "late");
+    assert!(world.prompt("a").contains("late"), "a late answer comes as a message");
+}
+
+#[test]
+fn who_ends_counts_as_having_answered() {
+    let mut world = settled(&["a", "b"]);
+    world.send("a", "go");
+    world.done("a", "broadcast", &json!({ "text": "?" }));
+    world.complete("a", "asked");
+    world.run(Command::Terminate { agent: "lead/b".into(), recursive: false }).unwrap();
+    let prompt = world.prompt("a");
+    assert!(prompt.contains("Error from b") && prompt.contains("1 of 1 have"), "{prompt}");
+}
+
+#[test]
+fn a_request_is_answered_within_the_turn_once() {
+    let mut world = settled(&["kid"]);
+    world.send("lead", "go");
+    let call = world.call("lead", "send_message", &json!({ "recipient": "kid", "text": "?" }));
+    let asked = world.agent("kid").turn().unwrap().messages[0].to_string();
+    let reply = json!({ "recipient": "parent", "text": "soon", "reply_to": asked });
+    world.done("kid", "send_message", &reply);
+    let answer = world.result(call).unwrap().unwrap();
+    assert_eq!((text(&answer, "status"), text(&answer, "text")), ("answered", "soon"));
+    assert!(world.refused("kid", "send_message", &reply).contains("answered already"));
+    world.complete("kid", "the end");
+    world.complete("lead", "ok");
+    assert!(world.agent("lead").inbox.is_empty(), "the turn's answer does not come as well");
+}
+
+#[test]
+fn a_reply_to_nothing_is_refused() {
+    let mut world = settled(&["a", "b"]);
+    world.send("a", "go");
+    let mut to = |reply_to: &str, recipient: &str| {
+        let args = json!({ "recipient": recipient, "text": "x", "reply_to": reply_to });
+        world.refused("a", "send_message", &args)
+    };
+    assert!(to("", "b").contains("no message"));
+    assert!(to(&"x".repeat(5000), "b").len() < 400);
+    assert!(to("00000000000000000000000000000007", "parent").contains("no message"));
+    // That of USER is there, but b did not send it.
+    let asked = world.agent("a").turn().unwrap().messages[0].to_string();
+    let args = json!({ "recipient": "b", "text": "x", "reply_to": asked });
+    assert!(world.refused("a", "send_message", &args).contains("of that sender"));
+}
+
+#[test]
+fn an_urgent_message_of_an_agent_goes_first() {
+    let mut world = settled(&["kid"]);
+    world.run(Command::Gate { agent: "kid".into() }).unwrap();
+    world.send("lead", "go");
+    let send = |text: &str, priority: &str| json!({ "recipient": "kid", "text": text, "sync": false, "priority": priority });
+    world.done("lead", "send_message", &send("later", "normal"));
+    world.done("lead", "send_message", &send("now", "high"));
+    assert_eq!(world.unread("kid"), ["now", "later"]);
+}
+
+#[test]
+fn a_reminder_comes_when_it_is_due_and_again() {
+    let mut world = World::new(4);
+    world.create("a");
+    world.send("a", "go");
+    let once = world.done("a", "remind_me", &json!({ "reason": "tea", "after": 60 }));
+    let again = json!({ "reason": "look", "after": 100, "every": 100 });
+    let again = world.done("a", "remind_me", &again);
+    world.complete("a", "ok");
+    world.crash();
+    world.pass(59);
+    assert!(world.agent("a").turn().is_none());
+    world.pass(1);
+    assert_eq!(world.prompt("a"), "Message from SYSTEM:\nReminder: tea");
+    world.complete("a", "ok");
+    let gone = json!({ "reminder_id": once["reminder_id"] });
+    world.pass(40);
+    assert!(world.prompt("a").contains("look"));
+    assert!(world.refused("a", "cancel_reminder", &gone).contains("no reminder"));
+    world.complete("a", "ok");
+    world.pass(100);
+    assert!(world.prompt("a").contains("look"));
+    world.done("a", "cancel_reminder", &json!({ "reminder_id": again["reminder_id"] }));
+    world.complete("a", "ok");
+    world.pass(1000);
+    assert!(world.agent("a").turn().is_none());
+}
+
+#[test]
+fn a_reminder_that_nobody_hears_does_not_fill_the_inbox() {
+    let mut world = World::new(4);
+    world.create("a");
+    world.send("a", "go");
+    world.done("a", "remind_me", &json!({ "reason": "look", "after": 1, "every": 1 }));
+    world.complete("a", "ok");
+    world.run(Command::Gate { agent: "a".into() }).unwrap();
+    for _ in 0..100 {
+        world.pass(1);
+    }
+    assert_eq!(world.unread("a"), ["Reminder: look"]);
+}
+
+#[test]
+fn reminders_that_make_no_sense_or_are_too_many_are_refused() {
+    let mut world = World::new(4);
+    world.create("a");
+    world.send("a", "go");
+    let zero = json!({ "reason": "x", "after": 1, "every": 0 });
+    assert!(world.refused("a", "remind_me", &zero).contains("every is 0"));
+    let far = json!({ "reason": "x", "after": u64::MAX });
+    assert!(world.refused("a", "remind_me", &far).contains("ten years"));
+    let negative = json!({ "reason": "x", "after": -1 });
+    assert!(world.refused("a", "remind_me", &negative).contains("bad arguments"));
+    let fine = json!({ "reason": "x", "after": 1000 });
+    for _ in 0..world.policy.max_reminders {
+        world.done("a", "remind_me", &fine);
+    }
+    assert!(world.refused("a", "remind_me", &fine).contains("there are already 5 reminders"));
+}
+
+#[test]
+fn a_subscription_tells_each_transition_and_a_once_one_the_first() {
+    let mut world = settled(&["a", "kid"]);
+    world.send("a", "go");
+    let watch = |once: bool| json!({ "agent_name": "kid", "transition": "*->busy", "once": once });
+    let lasting = world.done("a", "subscribe", &watch(false));
+    world.done("a", "subscribe", &watch(true));
+    world.complete("a", "watching");
+    world.crash();
+    world.send("kid", "work");
+    let prompt = world.prompt("a");
+    assert_eq!(prompt.matches("kid went from idle to busy").count(), 2, "{prompt}");
+    world.complete("a", "seen");
+    world.complete("kid", "done");
+    world.send("kid", "more");
+    assert_eq!(world.agent("a").subscriptions.len(), 1);
+    let prompt = world.prompt("a");
+    assert_eq!(prompt.matches("kid went from idle to busy").count(), 1, "{prompt}");
+    world.done("a", "unsubscribe", &json!({ "subscription_id": lasting["subscription_id"] }));
+    world.complete("a", "seen");
+    world.complete("kid", "done");
+    world.send("kid", "again");
+    assert!(world.agent("a").turn().is_none() && world.state.watchers.is_empty());
+}
+
+#[test]
+fn the_end_of_who_is_watched_is_told_and_ends_the_subscription() {
+    let mut world = settled(&["a", "kid"]);
+    world.send("a", "go");
+    let args = json!({ "agent_name": "kid", "transition": "busy->idle" });
+    world.done("a", "subscribe", &args);
+    world.complete("a", "watching");
+    world.send("kid", "finish");
+    world.done("kid", "complete", &json!({ "result": "r" }));
+    world.complete("kid", "bye");
+    let told = [world.prompt("a"), world.unread("a").concat()].concat();
+    assert!(told.contains("kid has ended, and with it your subscription"), "{told}");
+    assert!(told.contains("kid went from busy to idle"), "{told}");
+    assert_eq!(world.agent("a").subscriptions, []);
+}
+
+#[test]
+fn transitions_that_a_full_inbox_misses_are_counted() {
+    let mut world = settled(&["a", "kid"]);
+    world.policy.max_inbox = 2;
+    world.send("a", "go");
+    let args = json!({ "agent_name": "kid", "transition": "idle->busy" });
+    world.done("a", "subscribe", &args);
+    world.complete("a", "watching");
+    world.run(Command::Gate { agent: "a".into() }).unwrap();
+    for _ in 0..5 {
+        world.send("kid", "work");
+        world.complete("kid", "done");
+    }
+    assert_eq!(world.unread("a").len(), 2);
+    world.run(Command::PermitTurn { agent: "a".into() }).unwrap();
+    world.complete("a", "read");
+    world.send("kid", "work");
+    let told = world.unread("a");
+    assert!(told[0].ends_with("; 3 times before were not told: your inbox was full"), "{told:?}");
+}
+
+#[test]
+fn what_is_done_to_a_child_in_the_turn_that_spawned_it_survives() {
+    let mut world = team(4, &["kid"]);
+    world.done("lead", "gate", &json!({ "agent_name": "kid" }));
+    world.done("lead", "subscribe", &json!({ "agent_name": "kid", "transition": "*->busy" }));
+    let send = json!({ "recipient": "kid", "text": "hello", "sync": false });
+    world.done("lead", "send_message", &send);
+    world.crash();
+    let kid = world.agent("kid");
+    assert_eq!(kid.gate, Gate::Gated { permits: 0 });
+    assert_eq!(world.unread("kid"), ["hello"]);
+    assert_eq!(world.agent("lead").subscriptions.len(), 1);
+    world.run(Command::PermitTurn { agent: "kid".into() }).unwrap();
+    assert!(world.prompt("kid").ends_with("hello"));
+}
+
+#[test]
+fn only_a_parent_governs() {
+    let mut world = settled(&["a", "b"]);
+    world.send("a", "go");
+    for tool in ["gate", "ungate", "permit_turn"] {
+        for other in ["b", "parent"] {
+            let no = world.refused("a", tool, &json!({ "agent_name": other }));
+            assert!(no.contains("is not a child of \"a\""), "{no}");
+        }
+    }
+    let label = |agent: &str| json!({ "agent_name": agent, "key": "k", "value": "v" });
+    assert!(world.refused("a", "set_agent_metadata", &label("b")).contains("not a child"));
+    world.done("a", "set_agent_metadata", &label("a"));
+    world.send("lead", "go");
+    world.done("lead", "set_agent_metadata", &label("b"));
+    assert_eq!(world.agent("b").metadata["k"], "v");
+    world.done("lead", "set_agent_metadata", &json!({ "agent_name": "b", "key": "k" }));
+    assert!(world.agent("b").metadata.is_empty());
+    assert!(
+        world.refused("lead", "permit_turn", &json!({ "agent_name": "b" })).contains("not gated")
+    );
+    world.done("lead", "gate", &json!({ "agent_name": "b" }));
+    world.send("b", "work");
+    assert!(world.agent("b").turn().is_none());
+    world.done("lead", "permit_turn", &json!({ "agent_name": "b" }));
+    world.complete("b", "done");
+    world.send("b", "more");
+    world.done("lead", "ungate", &json!({ "agent_name": "b" }));
+    assert!(world.agent("b").turn().is_some());
+}
+
+#[test]
+fn a_poke_wakes_who_is_idle_and_nobody_else() {
+    let mut world = settled(&["a", "b"]);
+    world.send("a", "go");
+    let poke = |name: &str| json!({ "agent_name": name });
+    assert_eq!(text(&world.done("a", "poke", &poke("b")), "status"), "poked");
+    assert!(world.prompt("b").contains("a pokes you"));
+    assert_eq!(text(&world.done("a", "poke", &poke("b")), "status"), "awake already");
+    // One that was left alone with its mail goes on with it.
+    world.fail("b");
+    assert!(world.agent("b").turn().is_none());
+    assert_eq!(text(&world.done("a", "poke", &poke("b")), "status"), "poked");
+    assert_eq!(world.agent("b").turn().unwrap().messages.len(), 2);
+}
+
+#[test]
+fn a_child_sees_no_more_of_a_workspace_than_its_parent() {
+    let mut world = World::new(8);
+    for (name, parent) in [("desk", None), ("inner", Some("desk".to_owned())), ("other", None)] {
+        world.run(Command::CreateWorkspace { name: name.into(), parent }).unwrap();
+    }
+    let workspace = Some("desk".to_owned());
+    let agent = NewAgent { name: "lead".into(), workspace, ..NewAgent::default() };
+    world.run(Command::CreateAgent { agent, parent: None }).unwrap();
+    world.send("lead", "go");
+    let spawn = |name: &str, workspace: Option<&str>, subdir: &str| {
+        json!({ "name": name, "instructions": "x", "workspace": workspace,
+                "workspace_subdir": subdir })
+    };
+    let no = world.refused("lead", "spawn_agent", &spawn("x", Some("other"), ""));
+    assert!(no.contains("\"other\" is not yours"), "{no}");
+    let no = world.refused("lead", "spawn_agent", &spawn("x", None, "../up"));
+    assert!(no.contains("\"..\""), "{no}");
+    world.done("lead", "spawn_agent", &spawn("in", Some("inner"), ""));
+    world.done("lead", "spawn_agent", &spawn("part", None, "src/./lib"));
+    world.done("lead", "spawn_agent", &spawn("whole", Some("desk"), ""));
+    world.complete("lead", "ok");
+    assert_eq!(world.agent("part").workspace_subdir, "src/lib");
+    assert_eq!(world.agent("whole").workspace, world.agent("lead").workspace);
+    // What it hands on lies in its own folder, also if it names the workspace.
+    world.done("part", "spawn_agent", &spawn("deep", None, "a"));
+    world.done("part", "spawn_agent", &spawn("same", Some("desk"), ""));
+    assert_eq!(world.agent("deep").workspace_subdir, "src/lib/a");
+    assert_eq!(world.agent("same").workspace_subdir, "src/lib");
+    let no = world.refused("part", "spawn_agent", &spawn("x", Some("inner"), ""));
+    assert!(no.contains("not yours"), "{no}");
+}
