@@ -153,7 +153,7 @@ tools! {
     }
 
     /// Shows what a child, a sibling or your parent is doing; of a child also what waits in its
-    /// inbox and what it did last.
+    /// inbox and what it did last. With your own name: your reminders and subscriptions.
     InspectAgent = "inspect_agent" {
         /// Its name.
         name: String,

@@ -46,6 +46,27 @@ pub(super) fn describe_child(state: &State, agent: &Agent) -> Value {
     shown
 }
 
+/// What an agent sees of itself.
+pub(super) fn describe_self(state: &State, agent: &Agent) -> Value {
+    let mut shown = describe(state, agent);
+    let reminders = agent.reminders.iter().map(|one| {
+        json!({
+            "reminder_id": one.id, "reason": clip(&one.reason), "due": one.due, "every": one.every,
+        })
+    });
+    let subscriptions = agent.subscriptions.iter().map(|one| {
+        json!({
+            "subscription_id": one.id,
+            "agent_name": state.party_name(super::Party::Agent(one.target)),
+            "transition": format!("{}->{}", one.from, one.to),
+            "once": one.once,
+        })
+    });
+    shown["reminders"] = reminders.collect();
+    shown["subscriptions"] = subscriptions.collect();
+    shown
+}
+
 fn in_short(message: &Message) -> Value {
     json!({
         "message_id": message.id,

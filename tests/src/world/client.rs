@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use substrat_server::engine::{Answer, Handle, Refusal, Waiting};
+use substrat_server::engine::{Answer, Clock, Handle, Refusal, Waiting};
 use substrat_server::model::{Activity, Agent, Command, Event, NewAgent, Outcome, State};
 
 use super::PROVIDER;
@@ -174,17 +174,21 @@ pub(super) async fn watch(handle: Handle, memory: Memory) {
     }
 }
 
-/// Waits until nothing is left to do: no turn runs, no agent that may start one has messages.
-pub(super) async fn quiet(handle: &Handle) {
-    loop {
-        match handle.read(restless).await {
-            Ok(restless) if !restless.is_empty() => {
-                tokio::time::sleep(Duration::from_millis(200)).await;
-            }
-            _ => return,
+/// Waits until nothing is left to do: no turn runs, no agent that may start one has messages, and
+/// nothing is due soon.
+pub(super) async fn quiet(handle: &Handle, clock: &Clock) {
+    let look = |state: &State| (restless(state).is_empty(), state.next_deadline());
+    while let Ok((rests, deadline)) = handle.read(look).await {
+        let soon = clock().after(SOON);
+        if rests && deadline.is_none_or(|at| at > soon) {
+            return;
         }
+        tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
+
+/// What is due later than this is not waited for.
+const SOON: Duration = Duration::from_secs(600);
 
 /// Agents that work or want to.
 pub(super) fn restless(state: &State) -> Vec<Agent> {

@@ -169,7 +169,10 @@ pub(super) fn settled(disk: &SimDisk, memory: &Memory, now: Timestamp, boot: u32
     for agent in state.agents() {
         assert!(agent.turn().is_none(), "{} still works", agent.name);
         let held = agent.gate != Gate::Open || stalled.contains(&agent.session.id);
-        let unread = agent.inbox.iter().find(|_| !held);
+        // Answers to a broadcast wait until it is over.
+        let copies = || agent.multicasts.iter().flat_map(|multicast| &multicast.copies);
+        let collected = |asked| copies().any(|copy| Some(copy.message) == asked);
+        let unread = agent.inbox.iter().find(|message| !held && !collected(message.reply_to));
         assert!(unread.is_none(), "{} has not read {unread:?}", agent.name);
         for message in &agent.inbox {
             assert!(waiting.remove(&message.id), "{message:?} is in an inbox");

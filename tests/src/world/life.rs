@@ -134,7 +134,7 @@ impl Life {
             files: Files::new("/nowhere", "/nowhere"),
             sockets: Arc::new(NoSockets),
             limits: Limits { checkpoint_bytes: 24 << 10, ..Limits::default() },
-            clock,
+            clock: clock.clone(),
         };
         let archive = Arc::new(Logs(self.disk.clone()));
         let (engine, handle) = Engine::new(state, effects, policy(), Box::new(ids), archive, parts);
@@ -144,7 +144,7 @@ impl Life {
             others.spawn(fill(self.disk.clone(), full));
         }
         let mut engine = std::pin::pin!(engine.run());
-        let mut clients = std::pin::pin!(self.clients(handle, start + self.fate.after));
+        let mut clients = std::pin::pin!(self.clients(handle, clock, start + self.fate.after));
         let end = loop {
             tokio::select! {
                 biased;
@@ -179,7 +179,7 @@ impl Life {
 
     /// Lets clients work until the daemon is to die; the last one is told to stop when everything
     /// has come to rest, and ends by itself.
-    async fn clients(&self, handle: Handle, until: Instant) -> Option<End> {
+    async fn clients(&self, handle: Handle, clock: Clock, until: Instant) -> Option<End> {
         let mut clients = JoinSet::new();
         for number in 0..CLIENTS {
             let client = Client::new(number, handle.clone(), self.memory.clone(), self.seed);
@@ -205,7 +205,7 @@ impl Life {
                 let client = Client::new(number, handle.clone(), self.memory.clone(), self.seed);
                 client.run(until).await;
             }
-            client::quiet(&handle).await;
+            client::quiet(&handle, &clock).await;
         };
         if tokio::time::timeout(PATIENCE, rest).await.is_err() {
             let restless = handle.read(client::restless).await.unwrap_or_default();

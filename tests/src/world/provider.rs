@@ -128,6 +128,27 @@ impl Live {
         }
     }
 
+    /// Something about time, or about another agent.
+    fn govern(&self, other: &str) -> (&'static str, Value) {
+        let named = json!({ "agent_name": other });
+        match self.seeded.draw(9) {
+            0 => ("remind_me", json!({ "reason": "later", "after": self.seeded.draw(3) })),
+            1 => {
+                let every = self.seeded.draw(2) * 3600;
+                ("remind_me", json!({ "reason": "again", "after": 1, "every": every }))
+            }
+            2 => ("subscribe", json!({ "agent_name": other, "transition": "*->terminated" })),
+            3..5 => {
+                let once = json!({ "agent_name": other, "transition": "*->idle", "once": true });
+                ("subscribe", once)
+            }
+            5 => ("poke", named),
+            6 => ("set_agent_metadata", json!({ "agent_name": other, "key": "k", "value": "v" })),
+            7 => ("gate", named),
+            _ => ("ungate", named),
+        }
+    }
+
     async fn step(&self, prompt: &Prompt, io: &dyn TurnIo) {
         let child = format!("c{}", self.seeded.draw(3));
         let other = match self.seeded.draw(5) {
@@ -136,7 +157,7 @@ impl Live {
             2 => format!("a{}", self.seeded.draw(20)),
             _ => child.clone(),
         };
-        let (tool, args) = match self.seeded.draw(10) {
+        let (tool, args) = match self.seeded.draw(14) {
             0..2 => {
                 ("spawn_agent", json!({"name": child, "instructions": "x", "provider": PROVIDER}))
             }
@@ -147,6 +168,7 @@ impl Live {
             7 => ("check_inbox", Value::Null),
             8 if self.seeded.draw(3) == 0 => ("complete", json!({"result": "done"})),
             8 => ("list_children", Value::Null),
+            9..13 => self.govern(&other),
             _ => return io.emit(OutputKind::Text, &format!("{} thinks", prompt.agent)),
         };
         let args = Json::of(&args).expect("JSON");

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::Plan;
 use super::agent::check_text;
 use super::message::Letter;
-use crate::model::recent::describe;
+use crate::model::recent::{describe, describe_self};
 use crate::model::turn::Turn;
 use crate::model::{
     Agent, AgentCompleting, AgentId, CallId, CheckInbox, Complete, Expiry, GateAction, Json, Kind,
@@ -79,6 +79,9 @@ impl Plan<'_, '_> {
             Tool::Broadcast(args) => self.tool_broadcast(agent, args)?,
             Tool::CheckInbox(args) => self.tool_check_inbox(agent, turn, &args),
             Tool::SpawnAgent(args) => self.tool_spawn(agent, turn, args)?,
+            Tool::InspectAgent(args) if args.name == agent.name.as_str() => {
+                describe_self(self.state, agent)
+            }
             Tool::InspectAgent(args) => {
                 let other = self.state.neighbour(agent, &args.name)?;
                 if other.parent == Some(agent.id) {

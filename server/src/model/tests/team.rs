@@ -284,6 +284,20 @@ fn what_is_done_to_a_child_in_the_turn_that_spawned_it_survives() {
 }
 
 #[test]
+fn an_agent_finds_its_reminders_and_subscriptions_again() {
+    let mut world = settled(&["a", "b"]);
+    world.send("a", "go");
+    let reminder = world.done("a", "remind_me", &json!({ "reason": "tea", "after": 60 }));
+    let watch = json!({ "agent_name": "b", "transition": "*->idle" });
+    let subscription = world.done("a", "subscribe", &watch);
+    let own = world.done("a", "inspect_agent", &json!({ "name": "a" }));
+    assert_eq!(own["reminders"][0]["reminder_id"], reminder["reminder_id"]);
+    let shown = &own["subscriptions"][0];
+    assert_eq!(shown["subscription_id"], subscription["subscription_id"]);
+    assert_eq!((text(shown, "agent_name"), text(shown, "transition")), ("b", "*->idle"));
+}
+
+#[test]
 fn only_a_parent_governs() {
     let mut world = settled(&["a", "b"]);
     world.send("a", "go");
