@@ -163,6 +163,11 @@ pub fn expected(events: &[v1::Event], agent: &str) -> Vec<(u64, String)> {
         "suspend.result",
         "tool.gate",
         "tool.permit_turn",
+        "turn.refused",
+        "budget.changed",
+        "budget.warning",
+        "budget.exhausted",
+        "budget.released",
     ];
     let is_shown = |event: &&v1::Event| match event.r#type.as_str() {
         "daemon.recovered" => true,

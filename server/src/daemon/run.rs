@@ -188,7 +188,7 @@ fn recover(
     let mut ids = RandomIds::from_os().map_err(io("seeding the identities"))?;
     let infos: Vec<_> = providers.iter().map(|provider| provider.info()).collect();
     let policy = config.policy(&infos);
-    let mut context = Context { now: now(), policy: &policy, ids: &mut ids };
+    let mut context = Context { now: now(), policy: &policy, ids: &mut ids, attended: &|_| false };
     let recovered =
         recovery::scan(disk.clone(), options)?.replay()?.reconcile(&mut context, crate::VERSION)?;
     let took = begun.elapsed();

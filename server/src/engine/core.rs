@@ -7,8 +7,8 @@
 use bytes::Bytes;
 
 use crate::model::{
-    Command, Commit, Context, Effect, IdSource, Outcome, Policy, Rejection, Request, State,
-    Timestamp, Transaction, transact,
+    Command, Commit, Context, Effect, IdSource, MessageId, Outcome, Policy, Rejection, Request,
+    State, Timestamp, Transaction, transact,
 };
 
 /// Word to a caller, who may have gone.
@@ -97,8 +97,19 @@ impl Core {
         request: Option<&Request>,
         now: Timestamp,
     ) -> Result<Outcome, Rejection> {
+        self.submit_attended(command, request, now, &|_| false)
+    }
+
+    /// The same while clients wait for answers to messages of USER: `attended` says to which.
+    pub fn submit_attended(
+        &mut self,
+        command: Command,
+        request: Option<&Request>,
+        now: Timestamp,
+        attended: &dyn Fn(MessageId) -> bool,
+    ) -> Result<Outcome, Rejection> {
         check_size(&command, self.max_record)?;
-        let cx = &mut Context { now, policy: &self.policy, ids: &mut *self.ids };
+        let cx = &mut Context { now, policy: &self.policy, ids: &mut *self.ids, attended };
         let first = self.state.seq() + 1;
         let done = transact(&mut self.state, cx, command, request)?;
         let Transaction { entries, effects, outcome } = done;

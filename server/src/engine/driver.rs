@@ -21,8 +21,8 @@ use super::{
 };
 use crate::journal::{self, Completion, Journal};
 use crate::model::{
-    CallId, Command, DiscardReason, Effect, Event, IdSource, MessageId, Outcome, Policy, Request,
-    SessionId, Snapshot, State,
+    CallId, Command, DiscardReason, Effect, Event, IdSource, MessageId, Outcome, Policy, Rejection,
+    Request, SessionId, Snapshot, State,
 };
 use crate::workspace::Files;
 
@@ -259,9 +259,18 @@ impl Driver {
     }
 
     fn command(&mut self, command: Command) {
-        if let Err(rejection) = self.core.submit(command, None, (self.clock)()) {
+        if let Err(rejection) = self.decide(command, None) {
             tracing::error!(%rejection, "the core rejected a command of the daemon itself");
         }
+    }
+
+    fn decide(
+        &mut self,
+        command: Command,
+        request: Option<&Request>,
+    ) -> Result<Outcome, Rejection> {
+        let (now, answers) = ((self.clock)(), &self.answers);
+        self.core.submit_attended(command, request, now, &|id| is_attended(answers, id))
     }
 
     fn report(&mut self, report: Report) {
@@ -279,7 +288,7 @@ impl Driver {
             Report::Command(command) => self.command(command),
             Report::Call { agent, turn, call, tool, args, waiter } => {
                 let command = Command::CallTool { agent, turn, call, tool, args };
-                match self.core.submit(command, None, (self.clock)()) {
+                match self.decide(command, None) {
                     Ok(_) => {
                         // Only now: of a call that is refused there is no event to wait for. And
                         // before its event is published.
@@ -304,11 +313,7 @@ impl Driver {
     fn attended(&self, agent: crate::model::AgentId) -> Vec<MessageId> {
         let turn = self.core.state().agent(agent).and_then(|agent| agent.turn());
         let messages = turn.map_or(&[][..], |turn| &turn.messages);
-        let waits = |id: &&MessageId| {
-            let waiters = self.answers.get(id);
-            waiters.is_some_and(|waiters| waiters.iter().any(|waiter| !waiter.is_closed()))
-        };
-        messages.iter().filter(waits).copied().collect()
+        messages.iter().copied().filter(|id| is_attended(&self.answers, *id)).collect()
     }
 
     fn input(&mut self, input: Input) {
@@ -358,13 +363,18 @@ impl Driver {
             return;
         }
         let answered = request.and_then(|request| self.core.state().requests().answered(request));
-        let outcome = self.core.submit(command, request, (self.clock)());
+        let outcome = self.decide(command, request);
         if let (Ok(Outcome::Message { agent, message }), Some(attend)) = (&outcome, attend)
             && answered.is_none()
         {
-            if self.core.state().agent(*agent).is_some_and(|agent| agent.leaves(*message)) {
+            let state = self.core.state();
+            let left = state.agent(*agent).filter(|agent| agent.leaves(*message));
+            if let Some(agent) = left {
+                let held = Some(agent).filter(|agent| agent.account.is_held());
+                let excess = held.and_then(|agent| state.excess(agent));
+                let answer = excess.map_or(Answer::Left, Answer::Refused);
                 // Told after what was asked is told; whoever waited may have gone.
-                self.core.tell(Box::new(move || drop(attend.send(Answer::Left))));
+                self.core.tell(Box::new(move || drop(attend.send(answer))));
             } else {
                 self.answers.entry(*message).or_default().push(attend);
             }
@@ -490,6 +500,9 @@ impl Driver {
                 Event::TurnCancelled(data) => {
                     self.tell(&data.messages, &Answer::Cancelled { turn: data.turn_id });
                 }
+                Event::TurnRefused(data) => {
+                    self.tell(&data.messages, &Answer::Refused(data.excess()));
+                }
                 // One of a cancelled turn is told with the end of the turn.
                 Event::MessageDiscarded(data) if data.reason == DiscardReason::Terminated => {
                     self.tell(&[data.message_id], &Answer::Terminated);
@@ -523,6 +536,15 @@ impl Driver {
         }
         None
     }
+}
+
+/// Whether someone waits right now for the answer to a message.
+fn is_attended(
+    answers: &FxHashMap<MessageId, Vec<oneshot::Sender<Answer>>>,
+    id: MessageId,
+) -> bool {
+    let waiters = answers.get(&id);
+    waiters.is_some_and(|waiters| waiters.iter().any(|waiter| !waiter.is_closed()))
 }
 
 /// Resolves when the batch at the front is durable; never while there is none.

@@ -9,8 +9,8 @@ use super::core::Tell;
 use super::output::{Item, Outputs};
 use super::{Archive, CheckpointDone, Feed};
 use crate::model::{
-    AgentId, Answered, CallId, Command, FailureClass, Json, Outcome, Rejection, Request, State,
-    TurnId,
+    AgentId, Answered, CallId, Command, Excess, FailureClass, Json, Outcome, Rejection, Request,
+    State, TurnId,
 };
 use crate::provider::Provider;
 
@@ -57,6 +57,8 @@ pub enum Answer {
     /// The message lies in the inbox since a turn did not complete, and the agent does not go on by
     /// itself.
     Left,
+    /// A budget that is used up keeps the turn from starting; the message waits in the inbox.
+    Refused(Excess),
     /// The agent ended before it came to the message.
     Terminated,
 }

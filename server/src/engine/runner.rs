@@ -18,7 +18,7 @@ use super::handle::{Handle, Report};
 use super::output::TurnOutput;
 use super::{SocketGuard, ToolSockets};
 use crate::model::{
-    AgentId, Command, FailureClass, Json, Message, Name, Saved, SessionId, TurnEnd, TurnId,
+    AgentId, Command, FailureClass, Json, Message, Name, Saved, SessionId, TurnEnd, TurnId, Usage,
 };
 use crate::provider::retry::Retry;
 use crate::provider::{Ended, Failure, Instance, OutputKind, Prompt, Provider, Spec, TurnIo};
@@ -302,6 +302,12 @@ impl TurnIo for Io {
             called.map_err(|error| error.to_string())
         }
         .boxed()
+    }
+
+    fn report_usage(&self, usage: Usage) {
+        let report = Command::ReportUsage { agent: self.agent, turn: self.turn, usage };
+        // An engine that is gone has nobody to tell.
+        let _ = self.handle.reports.send(Report::Command(report));
     }
 
     fn cancelled(&self) -> &CancellationToken {

@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 use super::slots::Place;
 use super::turn::Over;
 use super::{
-    AgentId, Doing, Message, MessageId, Multicast, Name, Notice, Party, Priority, Reminder,
-    Session, SessionState, Subscription, Timestamp, Turn, TurnId, Wait, WorkspaceId,
+    Account, AgentId, Doing, Message, MessageId, Multicast, Name, Notice, Party, Priority,
+    Reminder, Session, SessionState, Subscription, Timestamp, Turn, TurnId, Wait, WorkspaceId,
 };
 
 /// What an agent is doing.
@@ -139,6 +139,9 @@ pub struct Agent {
     /// How its turns ended.
     #[serde(default)]
     pub turns: TurnCounts,
+    /// What it used, and what it may use.
+    #[serde(default, skip_serializing_if = "Account::is_blank")]
+    pub account: Account,
     /// When it was created.
     pub created_at: Timestamp,
     /// When its activity last changed.

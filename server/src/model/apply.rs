@@ -3,8 +3,8 @@
 use super::turn::{Call, Over};
 use super::{
     Activity, Agent, AgentCreated, AgentId, AgentTerminated, Answered, Entry, Event, Gate,
-    GateAction, Message, MessageEnqueued, MessageId, Multicast, Ready, Reminder, Session,
-    SessionId, SessionState, State, Timestamp, Turn, TurnId, Wait, Workspace,
+    GateAction, Level, Message, MessageEnqueued, MessageId, Multicast, Ready, Reminder, Session,
+    SessionId, SessionState, State, Timestamp, Turn, TurnId, Usage, Wait, Workspace,
 };
 
 impl State {
@@ -28,8 +28,12 @@ impl State {
                 self.user_inbox.retain(|message| message.id != data.message_id);
             }
             Event::SessionDeleted(data) => {
-                if let Some(id) = self.by_session.remove(&data.deleted_session_id) {
+                let known = self.by_session.remove(&data.deleted_session_id);
+                if let Some(id) = known {
                     self.agents.shift_remove(&id);
+                }
+                if let Some(parent) = data.parent {
+                    self.keep_usage(parent, data.usage, known.is_some());
                 }
             }
             Event::WorkspaceCreated(data) => {
@@ -99,6 +103,15 @@ impl State {
             Event::ToolSubscribe(data) => self.watch(id, data),
             Event::ToolUnsubscribe(data) => self.unwatch(id, data.subscription_id),
             Event::SubscriptionFired(data) => self.told_transition(id, data),
+            Event::TurnStart(_) => {
+                agent.apply(entry);
+                self.book(id, Usage::TURN);
+            }
+            Event::UsageReported(data) => {
+                agent.apply(entry);
+                self.book(id, data.usage);
+            }
+            Event::BudgetChanged(data) => self.change_budget(id, data),
             _ => agent.apply(entry),
         }
         self.reindex(id);
@@ -136,6 +149,7 @@ impl State {
             notices: Vec::new(),
             setbacks: 0,
             turns: Default::default(),
+            account: Default::default(),
             created_at: at,
             active_at: at,
             place: Default::default(),
@@ -159,6 +173,7 @@ impl State {
         agent.reminders.clear();
         agent.notices.clear();
         let subscriptions = std::mem::take(&mut agent.subscriptions);
+        agent.account.close();
         let (id, name, parent) = (agent.id, agent.name.clone(), agent.parent);
         for subscription in subscriptions {
             self.forget_watcher(subscription.target, (id, subscription.id));
@@ -231,7 +246,7 @@ impl Agent {
                 wait.over = Some(Over::Answered(message.id));
                 self.ready = Some(Ready { since: seq, resume_only: false });
             }
-            Activity::Idle if wakes => self.want_turn(seq),
+            Activity::Idle if wakes && !self.account.is_held() => self.want_turn(seq),
             Activity::Idle | Activity::Waiting(..) | Activity::Busy(_) | Activity::Terminated => {}
         }
         self.outstanding.retain(|request| message.reply_to != Some(*request));
@@ -310,6 +325,17 @@ impl Agent {
             Event::MulticastEnded(data) => {
                 self.multicasts.retain(|multicast| multicast.id != data.multicast_id);
             }
+            Event::BudgetWarning(data) => {
+                self.account.tell(data.scope, data.measure, Level::Warning);
+            }
+            Event::BudgetExhausted(data) => {
+                self.account.tell(data.scope, data.measure, Level::Exhausted);
+            }
+            Event::BudgetReleased(_) => self.release(entry.seq),
+            Event::TurnRefused(_) => {
+                self.ready = None;
+                self.account.hold();
+            }
             _ => self.apply_to_turn(entry),
         }
     }
@@ -331,7 +357,13 @@ impl Agent {
                     calls: Vec::new(),
                     cancelling: None,
                     completing: None,
+                    usage: Usage::default(),
                 }));
+            }
+            Event::UsageReported(data) => {
+                if let Some(turn) = self.turn_mut().filter(|turn| turn.id == data.turn_id) {
+                    turn.usage = turn.usage.plus(data.usage);
+                }
             }
             Event::TurnCancelling(data) => {
                 if let Some(turn) = self.turn_mut() {

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Access, AgentId, Blob, CallId, FailureClass, Json, MessageId, SessionId, TurnId};
+use super::{
+    Access, AgentId, Blob, BudgetChanged, CallId, FailureClass, Json, MessageId, SessionId, TurnId,
+    Usage,
+};
 
 /// An agent as a person names it: by path, unique bare name, id or unique prefix of the id.
 pub type AgentRef = String;
@@ -27,6 +30,8 @@ pub struct NewAgent {
     pub workspace_subdir: Option<String>,
     /// Labels.
     pub metadata: BTreeMap<String, String>,
+    /// Its budgets.
+    pub budgets: Vec<BudgetChanged>,
 }
 
 /// What a provider saved for a later resume.
@@ -79,6 +84,8 @@ pub enum Command {
         role: Option<String>,
         /// Labels to set or remove.
         metadata: BTreeMap<String, Option<String>>,
+        /// Budgets to set or remove.
+        budgets: Vec<BudgetChanged>,
     },
     /// USER sends a message.
     SendMessage {
@@ -191,6 +198,15 @@ pub enum Command {
         call: CallId,
         /// What it came to.
         result: Result<Json, String>,
+    },
+    /// A turn used something up.
+    ReportUsage {
+        /// The agent.
+        agent: AgentId,
+        /// The turn.
+        turn: TurnId,
+        /// What it used since the last report.
+        usage: Usage,
     },
     /// A provider ended a turn.
     FinishTurn {

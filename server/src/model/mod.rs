@@ -9,6 +9,7 @@
 
 mod agent;
 mod apply;
+mod budget;
 mod catalogue;
 mod command;
 mod commit;
@@ -38,9 +39,11 @@ mod time;
 mod transact;
 mod transcript;
 mod turn;
+mod usage;
 mod workspace;
 
 pub use agent::{Activity, Agent, Gate, Ready, TurnCounts};
+pub use budget::{Account, Excess, Level, Limit, Measure, Scope};
 pub use catalogue::*;
 
 pub use command::{AgentRef, Command, NewAgent, Saved, TurnEnd};
@@ -66,4 +69,5 @@ pub use subscription::{Doing, Notice, Pattern, Subscription};
 pub use time::Timestamp;
 pub use transact::{Transaction, settle, transact};
 pub use turn::{FailureClass, Turn, Wait};
+pub use usage::Usage;
 pub use workspace::{Access, Link, Workspace, covers, normal_path as workspace_path};

@@ -1,6 +1,6 @@
 //! Every legal "no" of the core.
 
-use super::{AgentId, Name, TurnId};
+use super::{AgentId, Excess, Name, TurnId};
 
 /// Why a command changes nothing. The text says what is wrong; [`Rejection::hint`] what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -116,6 +116,14 @@ pub enum Rejection {
         messages: usize,
         /// How much text that is.
         bytes: usize,
+    },
+    /// A budget of the recipient, or of the tree that it is in, is used up.
+    #[error("{name:?} may start no turn: {excess}")]
+    BudgetExhausted {
+        /// The recipient.
+        name: Name,
+        /// The budget.
+        excess: Excess,
     },
     /// The two would wait for each other for ever.
     #[error("{recipient:?} is waiting, directly or through others, for {sender:?}")]
@@ -343,6 +351,9 @@ impl Rejection {
             Self::SelfSend { .. } => "keep notes in a file instead".into(),
             Self::MessageTooLarge { .. } => "write it to a file and send the path".into(),
             Self::InboxFull { .. } => "wait until the recipient has read some".into(),
+            Self::BudgetExhausted { .. } => {
+                "do without it, or have its budget raised or removed".into()
+            }
             Self::WouldDeadlock { .. } => {
                 "send it without waiting (sync = false), or end your turn with the answer".into()
             }

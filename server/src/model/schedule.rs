@@ -4,7 +4,8 @@
 //! as their cause. Slots go to agents in the order in which they became ready; nobody overtakes.
 //! A ready agent that needs a slot gets, in this order: a free one, one that is being freed, or
 //! that of the least recently used idle session. A busy session never loses its slot; an agent
-//! that waits for an answer holds none.
+//! that waits for an answer holds none. An agent whose budget is used up needs no slot: its turn is
+//! refused.
 
 use serde_json::json;
 
@@ -12,9 +13,9 @@ use super::decide::{Context, Draft, Plan};
 use super::slots::Pool;
 use super::turn::Over;
 use super::{
-    Activity, Agent, AgentId, CallId, Expiry, Json, Kind, MessageCollected, Policy, SessionOpened,
-    SessionRestored, SessionState, SessionSuspending, State, SuspendReason, ToolCallResult, Turn,
-    TurnId, TurnResumed, TurnStart, Wait, prompt,
+    Activity, Agent, AgentId, CallId, Excess, Expiry, Json, Kind, MessageCollected, Policy,
+    SessionOpened, SessionRestored, SessionState, SessionSuspending, State, SuspendReason,
+    ToolCallResult, Turn, TurnId, TurnResumed, TurnStart, Usage, Wait, prompt,
 };
 
 /// The next thing that has become possible, as events; none when there is nothing.
@@ -28,6 +29,7 @@ pub fn next_step(state: &State, cx: &mut Context<'_>) -> Vec<Draft> {
 enum Step {
     Suspend(AgentId, SuspendReason),
     GoOn(AgentId),
+    Refuse(AgentId, Excess),
 }
 
 impl Plan<'_, '_> {
@@ -50,6 +52,11 @@ impl Plan<'_, '_> {
             Some(Step::GoOn(id)) => {
                 if let Some(agent) = state.agent(id) {
                     self.go_on(agent);
+                }
+            }
+            Some(Step::Refuse(id, excess)) => {
+                if let Some(agent) = state.agent(id) {
+                    self.refuse_turn(agent, excess);
                 }
             }
             None => {}
@@ -83,6 +90,7 @@ impl Plan<'_, '_> {
             let (prompt, messages) = prompt::compose(agent);
             let turn_id = TurnId::fresh(self.cx.ids);
             self.push(session.id, TurnStart { turn_id, prompt: prompt.into(), messages });
+            self.tell_levels(agent, Usage::TURN);
         }
     }
 
@@ -154,6 +162,12 @@ fn pool_step(state: &State, policy: &Policy, provider: &str, pool: &Pool) -> Opt
         let waits = matches!(agent.activity, Activity::Waiting(..));
         if policy.draining && !waits {
             continue;
+        }
+        if !waits
+            && agent.ready.is_some_and(|ready| !ready.resume_only)
+            && let Some(excess) = state.excess(agent)
+        {
+            return Some(Step::Refuse(*id, excess));
         }
         match agent.session.state {
             SessionState::Active if !waits => return Some(Step::GoOn(*id)),

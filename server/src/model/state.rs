@@ -351,6 +351,7 @@ impl State {
             self.names.entry(agent.name.clone()).or_default().push(id);
         }
         self.agents.insert(id, agent);
+        self.restore_usage(id);
         self.reindex(id);
     }
 

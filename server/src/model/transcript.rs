@@ -25,6 +25,9 @@ pub(super) fn lines(state: &State, entry: &Entry) -> Vec<(SessionId, String)> {
             let text = format!("turn failed ({}): {}", data.class.as_str(), data.error);
             own(entry, note(at, &data.agent, &text))
         }
+        Event::TurnRefused(data) => {
+            own(entry, note(at, &data.agent, &format!("turn refused: {}", data.excess())))
+        }
         Event::TurnCancelled(data) => own(entry, note(at, &data.agent, "turn cancelled")),
         Event::TurnInterrupted(data) => {
             own(entry, note(at, &data.agent, "turn interrupted: the daemon stopped"))

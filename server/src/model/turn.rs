@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AgentId, CallId, Expiry, MessageId, Party, Timestamp, TurnId};
+use super::{AgentId, CallId, Expiry, MessageId, Party, Timestamp, TurnId, Usage};
 
 /// A turn that runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +27,9 @@ pub struct Turn {
     /// The result with which the agent ends itself when the turn completes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completing: Option<Arc<str>>,
+    /// What it used so far, apart from being a turn.
+    #[serde(default, skip_serializing_if = "Usage::is_zero")]
+    pub usage: Usage,
 }
 
 /// A tool call without a result yet.

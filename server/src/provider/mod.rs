@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-use crate::model::{Blob, FailureClass, Json, Message, Name, Saved};
+use crate::model::{Blob, FailureClass, Json, Message, Name, Saved, Usage};
 
 /// What a piece of output is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,6 +109,9 @@ pub trait TurnIo: Send + Sync {
     fn emit(&self, kind: OutputKind, text: &str);
     /// Calls a tool of the agent. The error is for the model to read.
     fn call_tool<'a>(&'a self, tool: &'a str, args: Json) -> BoxFuture<'a, Result<Json, String>>;
+    /// Tells what was used since the last report, as soon as the provider knows it. What is told
+    /// counts however the turn ends.
+    fn report_usage(&self, usage: Usage);
     /// Is cancelled when the turn is to end.
     fn cancelled(&self) -> &CancellationToken;
 }

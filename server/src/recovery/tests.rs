@@ -74,7 +74,7 @@ impl Daemon {
         let now = Timestamp::from_micros(BEGUN).after(Duration::from_secs(60 * number));
         let mut ids = Counted(u128::from(number) * 1000);
         let policy = policy();
-        let cx = &mut Context { now, policy: &policy, ids: &mut ids };
+        let cx = &mut Context { now, policy: &policy, ids: &mut ids, attended: &|_| false };
         let replayed = scan(Arc::new(disk.clone()), options(boot))?.replay()?;
         let Recovered { state, writer, mut projector, report, .. } =
             replayed.reconcile(cx, "1.0.0")?;

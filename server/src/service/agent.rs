@@ -8,7 +8,7 @@ use substrat_proto::v1::agent_service_server::AgentService;
 use tonic::{Code, Request, Response, Status};
 
 use super::status::{Reason, invalid, refused, rejected, status, unanswered, unreadable};
-use super::{Api, convert, request};
+use super::{Api, budget, convert, request};
 use crate::engine::{Answer, Waiting};
 use crate::model::{
     Agent, AgentId, Answered, Command, Entry, Event, FailureClass, MessageId, NewAgent, Outcome,
@@ -188,6 +188,7 @@ impl AgentService for Api {
                 workspace: request::given(message.workspace),
                 workspace_subdir: None,
                 metadata: message.metadata.into_iter().collect(),
+                budgets: budget::given(message.budget, message.tree_budget),
             },
             parent: request::given(message.parent),
         };
@@ -235,15 +236,18 @@ impl AgentService for Api {
                 ("metadata", !message.metadata.is_empty()),
             ]
             .iter()
+            .chain(&budget::set_fields(message.budget, message.tree_budget))
             .filter(|(_, set)| *set)
             .map(|(name, _)| (*name).to_owned())
             .collect(),
         };
-        if let Some(odd) =
-            mask.iter().find(|path| !["instructions", "role", "metadata"].contains(&path.as_str()))
-        {
+        let known = |path: &str| {
+            ["instructions", "role", "metadata"].contains(&path) || budget::is_field(path)
+        };
+        if let Some(odd) = mask.iter().find(|path| !known(path)) {
             return Err(invalid(format!(
-                "update_mask names {:?}; only instructions, role and metadata can be changed",
+                "update_mask names {:?}; only instructions, role, metadata, budget and tree_budget \
+                 can be changed",
                 request::clip(odd)
             )));
         }
@@ -264,6 +268,7 @@ impl AgentService for Api {
             instructions: named("instructions").then(|| message.instructions.into()),
             role: named("role").then_some(message.role),
             metadata,
+            budgets: budget::changes(&mask, message.budget, message.tree_budget),
         };
         let agent = self.change_agent(command, key).await?;
         Ok(Response::new(v1::UpdateAgentResponse { agent: Some(agent) }))

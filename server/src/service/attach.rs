@@ -428,6 +428,11 @@ fn changes_state(event: &Event) -> bool {
             | Event::ToolPermitTurn(_)
             | Event::TurnWaiting(_)
             | Event::TurnResumed(_)
+            | Event::TurnRefused(_)
+            | Event::BudgetChanged(_)
+            | Event::BudgetWarning(_)
+            | Event::BudgetExhausted(_)
+            | Event::BudgetReleased(_)
     )
 }
 

@@ -5,9 +5,10 @@ use prost_types::{ListValue, Struct, Value as WireValue};
 use serde_json::Value;
 use substrat_proto::v1;
 
+use super::budget;
 use crate::model::{
-    Access, Activity, Agent, AgentId, Entry, Gate, Kind, Message, MessageEnqueued, Party, Session,
-    SessionState, State, Timestamp, Turn, Workspace,
+    Access, Activity, Agent, AgentId, Entry, Gate, Kind, Message, MessageEnqueued, Party, Scope,
+    Session, SessionState, State, Timestamp, Turn, Usage, Workspace,
 };
 use crate::workspace::Files;
 
@@ -58,6 +59,11 @@ pub(super) fn agent(state: &State, agent: &Agent) -> v1::Agent {
             interrupted: agent.turns.interrupted,
         }),
         last_sequence: agent.session.last_seq,
+        usage: Some(budget::usage(agent.usage())),
+        tree_usage: Some(budget::usage(agent.tree_usage())),
+        budget: budget::of(agent, Scope::Agent),
+        tree_budget: budget::of(agent, Scope::Tree),
+        budget_excess: budget::excess(state, agent),
     }
 }
 
@@ -75,6 +81,7 @@ pub(super) fn turn(agent: &Agent, turn: &Turn) -> v1::Turn {
         open_tools: turn.calls.iter().map(|call| call.tool.to_string()).collect(),
         waiting_for: agent.wait().map(|wait| wait.request.to_string()).unwrap_or_default(),
         cancelling: turn.cancelling.is_some(),
+        usage: Some(budget::usage(Usage { turns: 1, ..turn.usage })),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod agent;
 mod attach;
+mod budget;
 mod convert;
 mod daemon;
 mod events;

@@ -62,6 +62,8 @@ reasons! {
     MessageTooLarge = "MESSAGE_TOO_LARGE",
     /// The recipient has too much to read.
     InboxFull = "INBOX_FULL",
+    /// A budget is used up.
+    BudgetExhausted = "BUDGET_EXHAUSTED",
     /// The two would wait for each other for ever.
     WouldDeadlock = "WOULD_DEADLOCK",
     /// An agent without siblings has nobody to broadcast to.
@@ -206,6 +208,7 @@ fn classify(rejection: &Rejection) -> (Code, Reason) {
         Rejection::SelfSend { .. } => (InvalidArgument, Reason::SelfSend),
         Rejection::MessageTooLarge { .. } => (InvalidArgument, Reason::MessageTooLarge),
         Rejection::InboxFull { .. } => (ResourceExhausted, Reason::InboxFull),
+        Rejection::BudgetExhausted { .. } => (ResourceExhausted, Reason::BudgetExhausted),
         Rejection::WouldDeadlock { .. } => (FailedPrecondition, Reason::WouldDeadlock),
         Rejection::NoTeam { .. } => (FailedPrecondition, Reason::NoTeam),
         Rejection::NotAChild { .. } => (PermissionDenied, Reason::NotAChild),
@@ -263,6 +266,11 @@ pub(super) fn unanswered(agent: &str, answer: &Answer) -> Status {
                  does not go on by itself"
             );
             (Reason::TurnFailed, message, hint)
+        }
+        Answer::Refused(excess) => {
+            let hint = "the agent keeps the message; raise or remove the budget to let it go on";
+            let message = format!("no turn of {agent} may start: {excess}");
+            return status(Code::ResourceExhausted, Reason::BudgetExhausted, message, hint);
         }
         Answer::Terminated => {
             let hint = "create a new agent";

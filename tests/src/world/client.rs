@@ -103,6 +103,7 @@ impl Client {
                     instructions: Some(key.into()),
                     role: None,
                     metadata: BTreeMap::new(),
+                    budgets: Vec::new(),
                 }),
             ),
             28 => {

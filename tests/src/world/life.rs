@@ -50,7 +50,7 @@ pub(super) fn recover(
     boot: u32,
 ) -> Result<Recovered, recovery::Error> {
     let policy = policy();
-    let mut context = Context { now, policy: &policy, ids };
+    let mut context = Context { now, policy: &policy, ids, attended: &|_| false };
     replay(disk, boot)?.reconcile(&mut context, "1")
 }
 

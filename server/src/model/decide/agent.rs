@@ -6,9 +6,10 @@ use std::sync::Arc;
 use super::Plan;
 use crate::model::workspace::{covers, normal_path};
 use crate::model::{
-    Agent, AgentCreated, AgentId, AgentRef, AgentTerminated, AgentUpdated, DiscardReason,
-    EndReason, GateAction, Kind, MessageDiscarded, MetadataUpdated, NewAgent, Outcome, Party,
-    Rejection, SessionCreated, SessionId, TurnCancelled, TurnId, Workspace, WorkspaceId,
+    Agent, AgentCreated, AgentId, AgentRef, AgentTerminated, AgentUpdated, BudgetChanged,
+    DiscardReason, EndReason, GateAction, Kind, MessageDiscarded, MetadataUpdated, NewAgent,
+    Outcome, Party, Rejection, SessionCreated, SessionId, TurnCancelled, TurnId, Workspace,
+    WorkspaceId,
 };
 
 const MAX_METADATA_KEYS: usize = 64;
@@ -69,7 +70,7 @@ impl Plan<'_, '_> {
             session,
             AgentCreated {
                 agent_id,
-                name,
+                name: name.clone(),
                 parent_session_id: parent.map(|parent| parent.session.id),
                 instructions: new.instructions,
                 role: new.role,
@@ -79,6 +80,7 @@ impl Plan<'_, '_> {
                 spawned_in,
             },
         );
+        self.set_budgets(session, &name, &new.budgets);
         Ok(agent_id)
     }
 
@@ -153,6 +155,7 @@ impl Plan<'_, '_> {
         instructions: Option<Arc<str>>,
         role: Option<String>,
         metadata: BTreeMap<String, Option<String>>,
+        budgets: &[BudgetChanged],
     ) -> Result<Outcome, Rejection> {
         let agent = self.state.resolve(reference)?;
         if let Some(text) = &instructions {
@@ -166,6 +169,7 @@ impl Plan<'_, '_> {
         for (key, value) in metadata {
             self.push(session, MetadataUpdated { key, value });
         }
+        self.change_budgets(agent, budgets);
         Ok(Outcome::Agent(agent.id))
     }
 

@@ -57,11 +57,16 @@ impl Plan<'_, '_> {
         Ok(Outcome::Message { agent: agent.id, message })
     }
 
-    /// Whether an inbox takes another message. Answers are put into it even if it does not: whoever
-    /// asked made room for them.
+    /// Whether an inbox takes another message: it has room, and no budget keeps its agent from
+    /// reading it. Answers are put into it even if it does not: whoever asked made room for them.
     pub(super) fn check_room(&self, recipient: Party) -> Result<(), Rejection> {
         let policy = self.cx.policy;
         let agent = recipient.agent().and_then(|id| self.state.live_agent(id));
+        if let Some(agent) = agent
+            && let Some(excess) = self.state.excess(agent)
+        {
+            return Err(Rejection::BudgetExhausted { name: agent.name.clone(), excess });
+        }
         let (inbox, most) = match agent {
             Some(agent) => (&agent.inbox, policy.max_inbox),
             None => (self.state.user_inbox(), policy.max_user_inbox),

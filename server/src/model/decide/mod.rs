@@ -1,6 +1,7 @@
 //! What a command comes to: events and an outcome, or a rejection. Pure.
 
 mod agent;
+mod budget;
 mod govern;
 mod message;
 mod multicast;
@@ -14,8 +15,8 @@ mod workspace;
 pub(super) use turn::UNKNOWN;
 
 use super::{
-    Command, Entry, Event, Outcome, Policy, Rejection, Request, RequestRecorded, SessionId, State,
-    Timestamp,
+    Command, Entry, Event, MessageId, Outcome, Policy, Rejection, Request, RequestRecorded,
+    SessionId, State, Timestamp,
 };
 
 /// Where fresh identities come from.
@@ -32,6 +33,8 @@ pub struct Context<'a> {
     pub policy: &'a Policy,
     /// Fresh identities.
     pub ids: &'a mut dyn IdSource,
+    /// Whether someone waits right now for the answer to a message of USER.
+    pub attended: &'a dyn Fn(MessageId) -> bool,
 }
 
 /// An event without its number, and the log it belongs in (none for the daemon's own).
@@ -103,8 +106,8 @@ impl Plan<'_, '_> {
     fn command(&mut self, command: Command) -> Result<Outcome, Rejection> {
         match command {
             Command::CreateAgent { agent, parent } => self.create_agent(agent, parent),
-            Command::UpdateAgent { agent, instructions, role, metadata } => {
-                self.update_agent(&agent, instructions, role, metadata)
+            Command::UpdateAgent { agent, instructions, role, metadata, budgets } => {
+                self.update_agent(&agent, instructions, role, metadata, &budgets)
             }
             Command::SendMessage { agent, text, metadata } => {
                 self.send_from_user(&agent, text, metadata)
@@ -131,6 +134,9 @@ impl Plan<'_, '_> {
             }
             Command::FinishTool { agent, turn, call, result } => {
                 Ok(self.finish_tool(agent, turn, call, result))
+            }
+            Command::ReportUsage { agent, turn, usage } => {
+                Ok(self.report_usage(agent, turn, usage))
             }
             Command::FinishTurn { agent, turn, end, attended } => {
                 Ok(self.finish_turn(agent, turn, end, &attended))

@@ -46,7 +46,9 @@ impl Plan<'_, '_> {
             return Err(Rejection::SessionNotTerminated { name: agent.name.clone() });
         }
         let (deleted_session_id, events) = (agent.session.id, agent.session.events);
-        self.push(None, SessionDeleted { deleted_session_id, events });
+        let parent = agent.parent.filter(|id| self.state.agent(*id).is_some());
+        let usage = parent.map(|_| agent.tree_usage()).unwrap_or_default();
+        self.push(None, SessionDeleted { deleted_session_id, events, parent, usage });
         Ok(Outcome::Session(deleted_session_id))
     }
 

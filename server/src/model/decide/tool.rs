@@ -233,6 +233,7 @@ impl Plan<'_, '_> {
             workspace: args.workspace,
             workspace_subdir: args.workspace_subdir,
             metadata: args.metadata,
+            budgets: Vec::new(),
         };
         let id = self.create(new, Some(agent), Some(turn.id))?;
         Ok(json!({ "status": "accepted", "agent_id": id, "name": name }))

@@ -156,9 +156,20 @@ impl Plan<'_, '_> {
     /// Tells whoever counts on a turn that it ended without an answer: those who asked, and the
     /// one above the agent. `attended` messages are answered by other means.
     fn tell_of_end(&mut self, agent: &Agent, turn: &Turn, text: &str, attended: &[MessageId]) {
+        self.tell_those(agent, messages_of(agent, turn), text, attended);
+    }
+
+    /// The same of any messages of an agent.
+    pub(super) fn tell_those<'m>(
+        &mut self,
+        agent: &Agent,
+        messages: impl Iterator<Item = &'m Message>,
+        text: &str,
+        attended: &[MessageId],
+    ) {
         let above = agent.superior();
         let mut told = above == Party::User && !attended.is_empty();
-        for message in messages_of(agent, turn) {
+        for message in messages {
             if !message.kind.wants_answer() || message.answered || attended.contains(&message.id) {
                 continue;
             }

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::{Blob, Json};
 use crate::model::{
     Access, AgentId, CallId, Doing, FailureClass, Kind, MessageId, MulticastId, Name, Outcome,
-    Party, Pattern, ReminderId, Sent, SessionId, SubscriptionId, Timestamp, TurnId, WorkspaceId,
+    Party, Pattern, ReminderId, Sent, SessionId, SubscriptionId, Timestamp, TurnId, Usage,
+    WorkspaceId,
 };
 
 macro_rules! data {
@@ -249,6 +250,12 @@ data! {
         deleted_session_id: SessionId,
         /// Events that its log held.
         events: u64,
+        /// Parent of its agent, if that is there.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parent: Option<AgentId>,
+        /// What its agent and the descendants of that used.
+        #[serde(default, skip_serializing_if = "Usage::is_zero")]
+        usage: Usage,
     }
 
     /// Data of `message.enqueued`, in the recipient's log.

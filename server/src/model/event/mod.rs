@@ -5,6 +5,7 @@
 //! meaning. `docs/events.md` is the reference for readers; [`Event`] mirrors it.
 
 mod data;
+mod spending;
 
 use std::io::Write;
 
@@ -16,6 +17,7 @@ use serde_json::value::RawValue;
 use super::{SessionId, Timestamp};
 
 pub use data::*;
+pub use spending::*;
 
 /// One event in its place.
 #[derive(Debug, Clone, PartialEq)]
@@ -221,6 +223,18 @@ events! {
     WaitExpired = "wait.expired",
     /// It goes on after having been blocked.
     TurnResumed = "turn.resumed",
+    /// A turn may not start, since a budget is used up.
+    TurnRefused = "turn.refused",
+    /// A turn used something up.
+    UsageReported = "usage.reported",
+    /// A budget was set, changed or removed.
+    BudgetChanged = "budget.changed",
+    /// Most of a budget is used.
+    BudgetWarning = "budget.warning",
+    /// All of it is used.
+    BudgetExhausted = "budget.exhausted",
+    /// A budget that held an agent allows it turns again.
+    BudgetReleased = "budget.released",
     /// A tool is about to be called.
     ToolCallInvoked = "tool_call.invoked",
     /// The call ended.

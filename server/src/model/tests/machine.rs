@@ -32,6 +32,8 @@ enum Step {
     CrashRunner { agent: u8 },
     CrashDaemon,
     Slots { count: u8 },
+    Use { agent: u8, tokens: u8, late: bool },
+    Budget { agent: u8, tree: bool, turns: bool, limit: Option<u8> },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -114,6 +116,10 @@ fn step() -> impl Strategy<Value = Step> {
         1 => n().prop_map(|agent| S::CrashRunner { agent }),
         1 => Just(S::CrashDaemon),
         1 => (1..5_u8).prop_map(|count| S::Slots { count }),
+        5 => (n(), n(), any::<bool>())
+            .prop_map(|(agent, tokens, late)| S::Use { agent, tokens, late }),
+        3 => (n(), any::<bool>(), any::<bool>(), proptest::option::of(n()))
+            .prop_map(|(agent, tree, turns, limit)| S::Budget { agent, tree, turns, limit }),
     ]
 }
 
@@ -341,6 +347,7 @@ impl World {
                     instructions: Some("new".into()),
                     role: None,
                     metadata: [("k".to_owned(), Some("v".to_owned()))].into(),
+                    budgets: Vec::new(),
                 };
                 let _ = self.run(command);
             }
@@ -380,6 +387,35 @@ impl World {
                 let provider = ProviderPolicy { slots, call_limit: None };
                 self.policy.providers.insert("scripted".into(), provider);
                 self.run(Command::Tick).expect("never rejected");
+            }
+            other => self.step_of_money(other),
+        }
+    }
+
+    fn step_of_money(&mut self, step: &Step) {
+        match step {
+            Step::Use { agent, tokens, late } => {
+                let agent = if *late { self.pick(*agent) } else { self.pick_busy(*agent) };
+                let Some(agent) = agent else { return };
+                let turn = agent.turn().map_or(TurnId::from_u64(7), |turn| turn.id);
+                let tokens = u64::from(*tokens);
+                let usage = Usage {
+                    input_tokens: tokens,
+                    output_tokens: tokens / 2,
+                    cache_read_tokens: tokens / 3,
+                    ..Usage::default()
+                };
+                let report = Command::ReportUsage { agent: agent.id, turn, usage };
+                self.run(report).expect("never rejected");
+            }
+            Step::Budget { agent, tree, turns, limit } => {
+                let scope = if *tree { Scope::Tree } else { Scope::Agent };
+                let measure = if *turns { Measure::Turns } else { Measure::Tokens };
+                // Both are reached within a run: some turns, some hundred tokens.
+                let scale = |limit: u8| if *turns { limit / 16 } else { limit };
+                let limit = limit.map(|limit| u64::from(scale(limit)) * if *turns { 1 } else { 4 });
+                let _ = self
+                    .set_budget(&self.reference(*agent), BudgetChanged { scope, measure, limit });
             }
             _ => {}
         }

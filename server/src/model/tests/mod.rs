@@ -1,5 +1,7 @@
 //! The core on its own: scenarios, and a state machine of random commands.
 
+mod budgets;
+mod ledger;
 mod lifecycle;
 mod machine;
 mod scenarios;

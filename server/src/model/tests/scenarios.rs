@@ -336,6 +336,7 @@ fn changed_instructions_hold_from_the_next_turn_on() {
         instructions: Some("new".into()),
         role: None,
         metadata: Default::default(),
+        budgets: Vec::new(),
     };
     world.run(update).unwrap();
     world.complete("a", "x");

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::ledger::Ledger;
 use crate::model::*;
 
 pub(super) struct Counter(u128);
@@ -35,6 +36,9 @@ pub(super) struct World {
     /// Effects that nobody has carried out yet.
     pub(super) effects: Vec<Effect>,
     pub(super) fates: BTreeMap<MessageId, Fate>,
+    /// Messages of USER to whose answers someone waits.
+    pub(super) attended: BTreeSet<MessageId>,
+    ledger: Ledger,
 }
 
 pub(super) fn policy(slots: usize) -> Policy {
@@ -70,6 +74,8 @@ impl World {
             entries: Vec::new(),
             effects: Vec::new(),
             fates: BTreeMap::new(),
+            attended: BTreeSet::new(),
+            ledger: Ledger::default(),
         }
     }
 
@@ -83,7 +89,12 @@ impl World {
         request: Option<&Request>,
     ) -> Result<Outcome, Rejection> {
         self.now = self.now.after(Duration::from_millis(1));
-        let cx = &mut Context { now: self.now, policy: &self.policy, ids: &mut self.ids };
+        let cx = &mut Context {
+            now: self.now,
+            policy: &self.policy,
+            ids: &mut self.ids,
+            attended: &|id| self.attended.contains(&id),
+        };
         let before = self.state.seq();
         let done = transact(&mut self.state, cx, command, request);
         match done {
@@ -102,7 +113,12 @@ impl World {
     /// The daemon dies, and another one starts.
     pub(super) fn crash(&mut self) -> Reconciliation {
         self.effects.clear();
-        let cx = &mut Context { now: self.now, policy: &self.policy, ids: &mut self.ids };
+        let cx = &mut Context {
+            now: self.now,
+            policy: &self.policy,
+            ids: &mut self.ids,
+            attended: &|id| self.attended.contains(&id),
+        };
         let found = reconcile(&self.state, cx);
         let mut events = found.events.clone();
         events.push((None, DaemonStarted { version: "1".into() }.into()));
@@ -120,6 +136,7 @@ impl World {
             assert_eq!(read.seq, self.shadow.seq() + 1, "sequences are dense");
             self.shadow.apply(&read);
             self.account(&entry);
+            self.ledger.take(&entry);
             self.entries.push(entry);
         }
         self.effects.extend(effects);
@@ -151,13 +168,19 @@ impl World {
             Snapshot::read_line(&mut restored, line).expect("a snapshot reads back");
         }
         assert_eq!(restored, self.state, "a snapshot holds everything, indexes included");
-        let cx = &mut Context { now: self.now, policy: &self.policy, ids: &mut Counter(0) };
+        let cx = &mut Context {
+            now: self.now,
+            policy: &self.policy,
+            ids: &mut Counter(0),
+            attended: &|_| false,
+        };
         assert_eq!(next_step(&self.state, cx), vec![], "nothing possible is left undone");
         self.judge_slots();
         for agent in self.state.agents() {
             self.judge_agent(agent);
         }
         self.judge_messages();
+        self.ledger.judge(&self.state);
     }
 
     fn judge_slots(&self) {

@@ -16,9 +16,9 @@ use tokio::runtime::Handle;
 use super::super::{Failure, OutputKind, Prompt, TurnIo};
 use super::{Settings, bounded, explain};
 use crate::memory;
-use crate::model::{FailureClass, Json, ToolSpec, catalogue};
+use crate::model::{FailureClass, Json, ToolSpec, Usage, catalogue};
 
-type Error = Box<EvalAltResult>;
+pub(super) type Error = Box<EvalAltResult>;
 
 /// Operations between two looks at whether the turn was cancelled.
 const CANCEL_INTERVAL: u64 = 128;
@@ -154,6 +154,11 @@ impl Running {
     }
 }
 
+/// Reports what the running turn used.
+pub(super) fn report_usage(usage: Usage) -> Result<(), Error> {
+    with(|running| memory::uncounted(|| running.io.report_usage(usage)))
+}
+
 fn with<T>(f: impl FnOnce(&mut Running) -> T) -> Result<T, Error> {
     RUNNING.with_borrow_mut(|running| match running {
         Some(running) => Ok(f(running)),
@@ -205,6 +210,7 @@ pub(super) fn engine(settings: &Settings) -> Engine {
     engine.on_debug(|text, _, position| think(&format!("{position:?}: {text}")));
     register_output(&mut engine, settings.max_string);
     register_memory(&mut engine);
+    super::usage::register(&mut engine);
     for tool in catalogue() {
         register_tool(&mut engine, tool);
     }

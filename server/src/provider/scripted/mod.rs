@@ -1,7 +1,7 @@
 //! The embedded provider: an agent whose turns are run by a Rhai script.
 //!
 //! The script is the agent's instructions. `docs/scripted.md` is its reference: `fn turn(prompt)`,
-//! the agent's tools as functions, `say`, `remember` and `recall`, `sleep_ms`, `fail`. A script
+//! the agent's tools as functions, `say`, `remember` and `recall`, `sleep_ms`, `usage`, `fail`. A script
 //! runs on a thread of its own while a turn lasts, within limits of operations, sizes and memory;
 //! it can reach nothing but its agent's tools.
 
@@ -9,6 +9,7 @@ mod bounded;
 mod host;
 #[cfg(test)]
 mod tests;
+mod usage;
 
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::{OutputKind, TurnIo};
 use super::*;
-use crate::model::{FailureClass, Json, Kind, Message, MessageId, Name, Party, Timestamp};
+use crate::model::{FailureClass, Json, Kind, Message, MessageId, Name, Party, Timestamp, Usage};
 
 /// What tools answer.
 type Answers = fn(&str, &Value) -> Result<Value, String>;
@@ -19,6 +19,7 @@ struct Io {
     emitted: Mutex<Vec<(OutputKind, String)>>,
     calls: Mutex<Vec<(String, Value)>>,
     answers: Answers,
+    used: Mutex<Vec<Usage>>,
     cancel: CancellationToken,
     /// Cancelled when the script says something.
     spoke: CancellationToken,
@@ -37,6 +38,10 @@ impl TurnIo for Io {
         async move { answer.map(|value| Json::of(&value).unwrap()) }.boxed()
     }
 
+    fn report_usage(&self, usage: Usage) {
+        self.used.lock().unwrap().push(usage);
+    }
+
     fn cancelled(&self) -> &CancellationToken {
         &self.cancel
     }
@@ -47,6 +52,7 @@ fn io(answers: Answers) -> Arc<Io> {
         emitted: Mutex::default(),
         calls: Mutex::default(),
         answers,
+        used: Mutex::default(),
         cancel: CancellationToken::new(),
         spoke: CancellationToken::new(),
     })

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::*;
-use crate::model::{Name, TurnId};
+use crate::model::{AgentId, Excess, Measure, Name, Scope, TurnId};
 
 /// Every reason that does not come from a rejection of the core.
 const OTHERS: &[Reason] = &[
@@ -42,6 +42,8 @@ fn rejections() -> Vec<Rejection> {
         Rejection::SelfSend { sender: name() },
         Rejection::MessageTooLarge { bytes: 11, limit: 10 },
         Rejection::InboxFull { name: name(), messages: 50, bytes: 700 },
+        Rejection::BudgetExhausted { name: name(), excess: excess(Scope::Agent, Measure::Cost) },
+        Rejection::BudgetExhausted { name: name(), excess: excess(Scope::Tree, Measure::Tokens) },
         Rejection::WouldDeadlock { sender: name(), recipient: Name::known("lead") },
         Rejection::NoTeam { sender: name() },
         Rejection::NotAChild { agent: Name::known("lead"), other: name() },
@@ -76,6 +78,11 @@ fn rejections() -> Vec<Rejection> {
     ]
 }
 
+fn excess(scope: Scope, measure: Measure) -> Excess {
+    let (whose, whose_name) = (AgentId::from_u128(7), Name::known("lead"));
+    Excess { scope, whose, whose_name, measure, used: 1_200_000, limit: 1_000_000 }
+}
+
 fn shown(status: &Status) -> String {
     let wire = Wire::from(status);
     let mut text = format!("{} {:?}\n  {}\n", wire.reason, status.code(), wire.message);
@@ -106,6 +113,8 @@ fn every_refusal_says_what_is_wrong_and_what_to_do() {
     }
     text += &shown(&unanswered("worker", &Answer::Cancelled { turn }));
     text += &shown(&unanswered("worker", &Answer::Left));
+    let refused = Answer::Refused(excess(Scope::Tree, Measure::Turns));
+    text += &shown(&unanswered("worker", &refused));
     text += &shown(&unanswered("worker", &Answer::Terminated));
     text += &shown(&unreadable(&std::io::Error::other("why")));
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/service/status/refusals.txt");
