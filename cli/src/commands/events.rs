@@ -122,6 +122,19 @@ fn summary(event: &v1::Event) -> String {
         "turn.failed" | "turn.retry" => {
             [text("class"), text("error")].into_iter().flatten().collect()
         }
+        "usage.reported" => {
+            let used = [("input_tokens", "in"), ("output_tokens", "out")];
+            let used = used.iter().filter_map(|(key, word)| Some(format!("{} {word}", text(key)?)));
+            [text("turn_id")].into_iter().flatten().chain(used).collect()
+        }
+        "budget.changed" => {
+            ["scope", "measure", "limit"].iter().filter_map(|key| text(key)).collect()
+        }
+        "budget.warning" | "budget.exhausted" | "turn.refused" => {
+            let keys = ["whose_name", "scope", "measure", "used"];
+            let of = text("limit").map(|limit| format!("of {limit}"));
+            keys.iter().filter_map(|key| text(key)).chain(of).collect()
+        }
         "tool_call.result" => [text("tool"), text("error")].into_iter().flatten().collect(),
         _ => {
             let keys = ["name", "tool", "turn_id", "reason", "key", "mount_path", "state_size"];

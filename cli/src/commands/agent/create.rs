@@ -34,6 +34,8 @@ pub(crate) struct Args {
     /// A label; may be given more than once
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = super::update::label)]
     labels: Vec<(String, String)>,
+    #[command(flatten)]
+    budgets: super::budget::Budgets,
     /// Repeating a command with the same id does it once
     #[arg(long, value_name = "ID")]
     request_id: Option<String>,
@@ -64,6 +66,8 @@ pub(super) async fn run(context: &Context, args: Args) -> Result<(), Error> {
         workspace: args.workspace.unwrap_or_default(),
         metadata: args.labels.into_iter().collect(),
         request_id: args.request_id.unwrap_or_else(request_id),
+        budget: Some(args.budgets.own()),
+        tree_budget: Some(args.budgets.tree()),
     };
     let client = context.connect().await?;
     let response = client.agents().create_agent(request).await?.into_inner();

@@ -1,6 +1,7 @@
 //! `substratctl agent`: create agents, talk to them, govern them.
 
 mod attach;
+mod budget;
 mod create;
 mod govern;
 mod inspect;
@@ -31,7 +32,7 @@ pub(crate) enum Command {
     Send(send::Args),
     /// Show what an agent is doing
     Inspect(inspect::Args),
-    /// Change instructions, role or labels
+    /// Change instructions, role, labels or budgets
     Update(update::Args),
     /// End the running turn
     Cancel(govern::Args),

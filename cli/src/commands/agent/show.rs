@@ -2,6 +2,7 @@
 
 use substrat_proto::v1;
 
+use super::budget;
 use crate::output::{Output, count, line};
 use crate::time;
 
@@ -20,6 +21,9 @@ pub(crate) fn state_word(agent: &v1::Agent) -> String {
     }
     if agent.gated {
         word += ", gated";
+    }
+    if agent.budget_excess.is_some() {
+        word += ", out of budget";
     }
     word
 }
@@ -71,6 +75,44 @@ pub(super) fn agent(output: Output, agent: &v1::Agent) {
     line(&format!("inbox      {} messages", agent.inbox_size));
     if agent.gated {
         line(&format!("gate       closed, {} turns permitted", agent.permits));
+    }
+    spending(agent);
+}
+
+/// What was used, and how much of each budget that is.
+fn spending(agent: &v1::Agent) {
+    if let Some(usage) = &agent.usage {
+        line(&format!("usage      {}", budget::usage(usage)));
+    }
+    for share in budget::shares(agent.usage.as_ref(), agent.budget.as_ref()) {
+        line(&format!("budget     {share}"));
+    }
+    if let Some(usage) = agent.tree_usage.filter(|usage| Some(*usage) != agent.usage) {
+        line(&format!("tree usage {}", budget::usage(&usage)));
+    }
+    for share in budget::shares(agent.tree_usage.as_ref(), agent.tree_budget.as_ref()) {
+        line(&format!("tree limit {share}"));
+    }
+    if let Some(excess) = &agent.budget_excess {
+        line(&format!("held       {}", budget::excess(excess)));
+    }
+}
+
+/// What a watcher is told of a budget.
+pub(super) fn budget_note(agent: &v1::Agent, event: &str) -> Option<String> {
+    let own = budget::shares(agent.usage.as_ref(), agent.budget.as_ref());
+    let tree = budget::shares(agent.tree_usage.as_ref(), agent.tree_budget.as_ref());
+    let tree = tree.into_iter().map(|share| format!("{share} in its tree"));
+    let used: Vec<String> = own.into_iter().chain(tree).collect();
+    match (event, &agent.budget_excess) {
+        ("budget.warning", None) => {
+            Some(format!("{} has used most of a budget: {}", agent.path, used.join(", ")))
+        }
+        ("turn.refused", Some(excess)) => {
+            Some(format!("no turn of {} may start: {}", agent.path, budget::excess(excess)))
+        }
+        ("budget.exhausted", Some(excess)) => Some(budget::excess(excess)),
+        _ => None,
     }
 }
 

@@ -11,10 +11,11 @@ use crate::client::request_id;
 use crate::error::Error;
 use crate::output::line;
 
-/// Change instructions, role or labels.
+/// Change instructions, role, labels or budgets.
 #[derive(clap::Args)]
 #[command(group = ArgGroup::new("changes").required(true).multiple(true)
-    .args(["instructions", "role", "labels"]))]
+    .args(["instructions", "role", "labels", "budget_tokens", "budget_usd", "budget_turns",
+        "tree_budget_tokens", "tree_budget_usd", "tree_budget_turns"]))]
 pub(crate) struct Args {
     /// The agent
     agent: String,
@@ -27,6 +28,8 @@ pub(crate) struct Args {
     /// A label to set, or to remove with an empty value; may be given more than once
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
     labels: Vec<(String, String)>,
+    #[command(flatten)]
+    budgets: super::budget::Budgets,
 }
 
 /// Reads a label.
@@ -45,6 +48,9 @@ pub(super) async fn run(context: &Context, args: Args) -> Result<(), Error> {
     changed(args.instructions.is_some(), "instructions");
     changed(args.role.is_some(), "role");
     changed(!args.labels.is_empty(), "metadata");
+    for (given, path) in args.budgets.given() {
+        changed(given, path);
+    }
     let given = args.instructions.map(|given| instructions(&given)).transpose()?;
     let request = v1::UpdateAgentRequest {
         agent: args.agent,
@@ -53,6 +59,8 @@ pub(super) async fn run(context: &Context, args: Args) -> Result<(), Error> {
         metadata: args.labels.into_iter().collect::<BTreeMap<_, _>>(),
         update_mask: Some(prost_types::FieldMask { paths }),
         request_id: request_id(),
+        budget: Some(args.budgets.own()),
+        tree_budget: Some(args.budgets.tree()),
     };
     let client = context.connect().await?;
     let response = client.agents().update_agent(request).await?.into_inner();

@@ -241,7 +241,10 @@ impl View {
             "agent.terminated" => format!("{} ended", agent.path),
             "tool.gate" if agent.gated => format!("{} is gated", agent.path),
             "tool.gate" => format!("{} is ungated", agent.path),
-            _ => return,
+            event => match super::super::show::budget_note(agent, event) {
+                Some(text) => text,
+                None => return,
+            },
         };
         self.note(console, &text);
     }
