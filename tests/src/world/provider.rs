@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
-use substrat_server::model::{Blob, FailureClass, Json, Saved};
+use substrat_server::model::{Blob, FailureClass, Json, Saved, Usage};
 use substrat_server::provider::{
     Capabilities, Ended, Failure, Info, Instance, OutputKind, Prompt, Provider, Spec, TurnIo,
 };
@@ -111,6 +111,8 @@ impl Live {
 
     async fn work(&mut self, prompt: &Prompt, io: &dyn TurnIo) -> Result<Ended, Failure> {
         self.turns += 1;
+        let input_tokens = prompt.text.len() as u64;
+        io.report_usage(Usage { input_tokens, turns: 3, ..Usage::default() });
         for _ in 0..self.seeded.draw(4) {
             tokio::time::sleep(Duration::from_millis(self.seeded.draw(60))).await;
             self.step(prompt, io).await;

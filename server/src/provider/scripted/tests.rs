@@ -2,6 +2,7 @@
 //! and how they end.
 
 mod memory;
+mod usage;
 
 use std::sync::Mutex;
 

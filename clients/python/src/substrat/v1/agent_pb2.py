@@ -23,9 +23,10 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from substrat.v1 import budget_pb2 as substrat_dot_v1_dot_budget__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17substrat/v1/agent.proto\x12\x0bsubstrat.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa5\x06\n\x05\x41gent\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n\x04path\x18\x03 \x01(\tR\x04path\x12\x1b\n\tparent_id\x18\x04 \x01(\tR\x08parentId\x12\x1d\n\nsession_id\x18\x05 \x01(\tR\tsessionId\x12\x1a\n\x08provider\x18\x06 \x01(\tR\x08provider\x12\x14\n\x05model\x18\x07 \x01(\tR\x05model\x12\x12\n\x04role\x18\x08 \x01(\tR\x04role\x12\"\n\x0cinstructions\x18\t \x01(\tR\x0cinstructions\x12!\n\x0cworkspace_id\x18\n \x01(\tR\x0bworkspaceId\x12-\n\x05state\x18\x0b \x01(\x0e\x32\x17.substrat.v1.AgentStateR\x05state\x12\x14\n\x05gated\x18\x0c \x01(\x08R\x05gated\x12\x18\n\x07permits\x18\r \x01(\rR\x07permits\x12\x1d\n\ninbox_size\x18\x0e \x01(\rR\tinboxSize\x12\x1f\n\x0b\x63hild_count\x18\x0f \x01(\rR\nchildCount\x12<\n\x08metadata\x18\x10 \x03(\x0b\x32 .substrat.v1.Agent.MetadataEntryR\x08metadata\x12;\n\x0b\x63reate_time\x18\x11 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\ncreateTime\x12?\n\ractivity_time\x18\x12 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x0c\x61\x63tivityTime\x12\x17\n\x07turn_id\x18\x13 \x01(\tR\x06turnId\x12\x16\n\x06queued\x18\x14 \x01(\x08R\x06queued\x12-\n\x05turns\x18\x15 \x01(\x0b\x32\x17.substrat.v1.TurnCountsR\x05turns\x12#\n\rlast_sequence\x18\x16 \x01(\x04R\x0clastSequence\x1a;\n\rMetadataEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\tR\x05value:\x02\x38\x01\"\x82\x01\n\nTurnCounts\x12\x1c\n\tcompleted\x18\x01 \x01(\x04R\tcompleted\x12\x16\n\x06\x66\x61iled\x18\x02 \x01(\x04R\x06\x66\x61iled\x12\x1c\n\tcancelled\x18\x03 \x01(\x04R\tcancelled\x12 \n\x0binterrupted\x18\x04 \x01(\x04R\x0binterrupted\"\xc2\x03\n\x07Message\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n\tsender_id\x18\x02 \x01(\tR\x08senderId\x12\x16\n\x06sender\x18\x03 \x01(\tR\x06sender\x12!\n\x0crecipient_id\x18\x04 \x01(\tR\x0brecipientId\x12\x1c\n\trecipient\x18\x05 \x01(\tR\trecipient\x12,\n\x04kind\x18\x06 \x01(\x0e\x32\x18.substrat.v1.MessageKindR\x04kind\x12\x12\n\x04text\x18\x07 \x01(\tR\x04text\x12\x19\n\x08reply_to\x18\x08 \x01(\tR\x07replyTo\x12>\n\x08metadata\x18\t \x03(\x0b\x32\".substrat.v1.Message.MetadataEntryR\x08metadata\x12;\n\x0b\x63reate_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.TimestampR\ncreateTime\x12\x1a\n\x08sequence\x18\x0b \x01(\x04R\x08sequence\x1a;\n\rMetadataEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\tR\x05value:\x02\x38\x01\"\xee\x01\n\x04Turn\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x39\n\nstart_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\tstartTime\x12\x1a\n\x08sequence\x18\x03 \x01(\x04R\x08sequence\x12\x1f\n\x0bmessage_ids\x18\x04 \x03(\tR\nmessageIds\x12\x1d\n\nopen_tools\x18\x05 \x03(\tR\topenTools\x12\x1f\n\x0bwaiting_for\x18\x06 \x01(\tR\nwaitingFor\x12\x1e\n\ncancelling\x18\x07 \x01(\x08R\ncancelling*\x8a\x01\n\nAgentState\x12\x1b\n\x17\x41GENT_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10\x41GENT_STATE_IDLE\x10\x01\x12\x14\n\x10\x41GENT_STATE_BUSY\x10\x02\x12\x17\n\x13\x41GENT_STATE_WAITING\x10\x03\x12\x1a\n\x16\x41GENT_STATE_TERMINATED\x10\x04*\xb3\x01\n\x0bMessageKind\x12\x1c\n\x18MESSAGE_KIND_UNSPECIFIED\x10\x00\x12\x18\n\x14MESSAGE_KIND_REQUEST\x10\x01\x12\x19\n\x15MESSAGE_KIND_RESPONSE\x10\x02\x12\x1d\n\x19MESSAGE_KIND_NOTIFICATION\x10\x03\x12\x1a\n\x16MESSAGE_KIND_MULTICAST\x10\x04\x12\x16\n\x12MESSAGE_KIND_ERROR\x10\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17substrat/v1/agent.proto\x12\x0bsubstrat.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18substrat/v1/budget.proto\"\xa5\x08\n\x05\x41gent\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n\x04path\x18\x03 \x01(\tR\x04path\x12\x1b\n\tparent_id\x18\x04 \x01(\tR\x08parentId\x12\x1d\n\nsession_id\x18\x05 \x01(\tR\tsessionId\x12\x1a\n\x08provider\x18\x06 \x01(\tR\x08provider\x12\x14\n\x05model\x18\x07 \x01(\tR\x05model\x12\x12\n\x04role\x18\x08 \x01(\tR\x04role\x12\"\n\x0cinstructions\x18\t \x01(\tR\x0cinstructions\x12!\n\x0cworkspace_id\x18\n \x01(\tR\x0bworkspaceId\x12-\n\x05state\x18\x0b \x01(\x0e\x32\x17.substrat.v1.AgentStateR\x05state\x12\x14\n\x05gated\x18\x0c \x01(\x08R\x05gated\x12\x18\n\x07permits\x18\r \x01(\rR\x07permits\x12\x1d\n\ninbox_size\x18\x0e \x01(\rR\tinboxSize\x12\x1f\n\x0b\x63hild_count\x18\x0f \x01(\rR\nchildCount\x12<\n\x08metadata\x18\x10 \x03(\x0b\x32 .substrat.v1.Agent.MetadataEntryR\x08metadata\x12;\n\x0b\x63reate_time\x18\x11 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\ncreateTime\x12?\n\ractivity_time\x18\x12 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x0c\x61\x63tivityTime\x12\x17\n\x07turn_id\x18\x13 \x01(\tR\x06turnId\x12\x16\n\x06queued\x18\x14 \x01(\x08R\x06queued\x12-\n\x05turns\x18\x15 \x01(\x0b\x32\x17.substrat.v1.TurnCountsR\x05turns\x12#\n\rlast_sequence\x18\x16 \x01(\x04R\x0clastSequence\x12(\n\x05usage\x18\x1e \x01(\x0b\x32\x12.substrat.v1.UsageR\x05usage\x12\x31\n\ntree_usage\x18\x1f \x01(\x0b\x32\x12.substrat.v1.UsageR\ttreeUsage\x12+\n\x06\x62udget\x18  \x01(\x0b\x32\x13.substrat.v1.BudgetR\x06\x62udget\x12\x34\n\x0btree_budget\x18! \x01(\x0b\x32\x13.substrat.v1.BudgetR\ntreeBudget\x12>\n\rbudget_excess\x18\" \x01(\x0b\x32\x19.substrat.v1.BudgetExcessR\x0c\x62udgetExcess\x1a;\n\rMetadataEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\tR\x05value:\x02\x38\x01\"\x82\x01\n\nTurnCounts\x12\x1c\n\tcompleted\x18\x01 \x01(\x04R\tcompleted\x12\x16\n\x06\x66\x61iled\x18\x02 \x01(\x04R\x06\x66\x61iled\x12\x1c\n\tcancelled\x18\x03 \x01(\x04R\tcancelled\x12 \n\x0binterrupted\x18\x04 \x01(\x04R\x0binterrupted\"\xc2\x03\n\x07Message\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n\tsender_id\x18\x02 \x01(\tR\x08senderId\x12\x16\n\x06sender\x18\x03 \x01(\tR\x06sender\x12!\n\x0crecipient_id\x18\x04 \x01(\tR\x0brecipientId\x12\x1c\n\trecipient\x18\x05 \x01(\tR\trecipient\x12,\n\x04kind\x18\x06 \x01(\x0e\x32\x18.substrat.v1.MessageKindR\x04kind\x12\x12\n\x04text\x18\x07 \x01(\tR\x04text\x12\x19\n\x08reply_to\x18\x08 \x01(\tR\x07replyTo\x12>\n\x08metadata\x18\t \x03(\x0b\x32\".substrat.v1.Message.MetadataEntryR\x08metadata\x12;\n\x0b\x63reate_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.TimestampR\ncreateTime\x12\x1a\n\x08sequence\x18\x0b \x01(\x04R\x08sequence\x1a;\n\rMetadataEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\tR\x05value:\x02\x38\x01\"\x98\x02\n\x04Turn\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x39\n\nstart_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\tstartTime\x12\x1a\n\x08sequence\x18\x03 \x01(\x04R\x08sequence\x12\x1f\n\x0bmessage_ids\x18\x04 \x03(\tR\nmessageIds\x12\x1d\n\nopen_tools\x18\x05 \x03(\tR\topenTools\x12\x1f\n\x0bwaiting_for\x18\x06 \x01(\tR\nwaitingFor\x12\x1e\n\ncancelling\x18\x07 \x01(\x08R\ncancelling\x12(\n\x05usage\x18\x14 \x01(\x0b\x32\x12.substrat.v1.UsageR\x05usage*\x8a\x01\n\nAgentState\x12\x1b\n\x17\x41GENT_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10\x41GENT_STATE_IDLE\x10\x01\x12\x14\n\x10\x41GENT_STATE_BUSY\x10\x02\x12\x17\n\x13\x41GENT_STATE_WAITING\x10\x03\x12\x1a\n\x16\x41GENT_STATE_TERMINATED\x10\x04*\xb3\x01\n\x0bMessageKind\x12\x1c\n\x18MESSAGE_KIND_UNSPECIFIED\x10\x00\x12\x18\n\x14MESSAGE_KIND_REQUEST\x10\x01\x12\x19\n\x15MESSAGE_KIND_RESPONSE\x10\x02\x12\x1d\n\x19MESSAGE_KIND_NOTIFICATION\x10\x03\x12\x1a\n\x16MESSAGE_KIND_MULTICAST\x10\x04\x12\x16\n\x12MESSAGE_KIND_ERROR\x10\x05\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,20 +37,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_AGENT_METADATAENTRY']._serialized_options = b'8\001'
   _globals['_MESSAGE_METADATAENTRY']._loaded_options = None
   _globals['_MESSAGE_METADATAENTRY']._serialized_options = b'8\001'
-  _globals['_AGENTSTATE']._serialized_start=1709
-  _globals['_AGENTSTATE']._serialized_end=1847
-  _globals['_MESSAGEKIND']._serialized_start=1850
-  _globals['_MESSAGEKIND']._serialized_end=2029
-  _globals['_AGENT']._serialized_start=74
-  _globals['_AGENT']._serialized_end=879
-  _globals['_AGENT_METADATAENTRY']._serialized_start=820
-  _globals['_AGENT_METADATAENTRY']._serialized_end=879
-  _globals['_TURNCOUNTS']._serialized_start=882
-  _globals['_TURNCOUNTS']._serialized_end=1012
-  _globals['_MESSAGE']._serialized_start=1015
-  _globals['_MESSAGE']._serialized_end=1465
-  _globals['_MESSAGE_METADATAENTRY']._serialized_start=820
-  _globals['_MESSAGE_METADATAENTRY']._serialized_end=879
-  _globals['_TURN']._serialized_start=1468
-  _globals['_TURN']._serialized_end=1706
+  _globals['_AGENTSTATE']._serialized_start=2033
+  _globals['_AGENTSTATE']._serialized_end=2171
+  _globals['_MESSAGEKIND']._serialized_start=2174
+  _globals['_MESSAGEKIND']._serialized_end=2353
+  _globals['_AGENT']._serialized_start=100
+  _globals['_AGENT']._serialized_end=1161
+  _globals['_AGENT_METADATAENTRY']._serialized_start=1102
+  _globals['_AGENT_METADATAENTRY']._serialized_end=1161
+  _globals['_TURNCOUNTS']._serialized_start=1164
+  _globals['_TURNCOUNTS']._serialized_end=1294
+  _globals['_MESSAGE']._serialized_start=1297
+  _globals['_MESSAGE']._serialized_end=1747
+  _globals['_MESSAGE_METADATAENTRY']._serialized_start=1102
+  _globals['_MESSAGE_METADATAENTRY']._serialized_end=1161
+  _globals['_TURN']._serialized_start=1750
+  _globals['_TURN']._serialized_end=2030
 # @@protoc_insertion_point(module_scope)

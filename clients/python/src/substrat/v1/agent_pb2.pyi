@@ -1,6 +1,7 @@
 import datetime
 
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from substrat.v1 import budget_pb2 as _budget_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -39,7 +40,7 @@ MESSAGE_KIND_MULTICAST: MessageKind
 MESSAGE_KIND_ERROR: MessageKind
 
 class Agent(_message.Message):
-    __slots__ = ("id", "name", "path", "parent_id", "session_id", "provider", "model", "role", "instructions", "workspace_id", "state", "gated", "permits", "inbox_size", "child_count", "metadata", "create_time", "activity_time", "turn_id", "queued", "turns", "last_sequence")
+    __slots__ = ("id", "name", "path", "parent_id", "session_id", "provider", "model", "role", "instructions", "workspace_id", "state", "gated", "permits", "inbox_size", "child_count", "metadata", "create_time", "activity_time", "turn_id", "queued", "turns", "last_sequence", "usage", "tree_usage", "budget", "tree_budget", "budget_excess")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -69,6 +70,11 @@ class Agent(_message.Message):
     QUEUED_FIELD_NUMBER: _ClassVar[int]
     TURNS_FIELD_NUMBER: _ClassVar[int]
     LAST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
+    TREE_USAGE_FIELD_NUMBER: _ClassVar[int]
+    BUDGET_FIELD_NUMBER: _ClassVar[int]
+    TREE_BUDGET_FIELD_NUMBER: _ClassVar[int]
+    BUDGET_EXCESS_FIELD_NUMBER: _ClassVar[int]
     id: str
     name: str
     path: str
@@ -91,7 +97,12 @@ class Agent(_message.Message):
     queued: bool
     turns: TurnCounts
     last_sequence: int
-    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., path: _Optional[str] = ..., parent_id: _Optional[str] = ..., session_id: _Optional[str] = ..., provider: _Optional[str] = ..., model: _Optional[str] = ..., role: _Optional[str] = ..., instructions: _Optional[str] = ..., workspace_id: _Optional[str] = ..., state: _Optional[_Union[AgentState, str]] = ..., gated: _Optional[bool] = ..., permits: _Optional[int] = ..., inbox_size: _Optional[int] = ..., child_count: _Optional[int] = ..., metadata: _Optional[_Mapping[str, str]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., activity_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., turn_id: _Optional[str] = ..., queued: _Optional[bool] = ..., turns: _Optional[_Union[TurnCounts, _Mapping]] = ..., last_sequence: _Optional[int] = ...) -> None: ...
+    usage: _budget_pb2.Usage
+    tree_usage: _budget_pb2.Usage
+    budget: _budget_pb2.Budget
+    tree_budget: _budget_pb2.Budget
+    budget_excess: _budget_pb2.BudgetExcess
+    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., path: _Optional[str] = ..., parent_id: _Optional[str] = ..., session_id: _Optional[str] = ..., provider: _Optional[str] = ..., model: _Optional[str] = ..., role: _Optional[str] = ..., instructions: _Optional[str] = ..., workspace_id: _Optional[str] = ..., state: _Optional[_Union[AgentState, str]] = ..., gated: _Optional[bool] = ..., permits: _Optional[int] = ..., inbox_size: _Optional[int] = ..., child_count: _Optional[int] = ..., metadata: _Optional[_Mapping[str, str]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., activity_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., turn_id: _Optional[str] = ..., queued: _Optional[bool] = ..., turns: _Optional[_Union[TurnCounts, _Mapping]] = ..., last_sequence: _Optional[int] = ..., usage: _Optional[_Union[_budget_pb2.Usage, _Mapping]] = ..., tree_usage: _Optional[_Union[_budget_pb2.Usage, _Mapping]] = ..., budget: _Optional[_Union[_budget_pb2.Budget, _Mapping]] = ..., tree_budget: _Optional[_Union[_budget_pb2.Budget, _Mapping]] = ..., budget_excess: _Optional[_Union[_budget_pb2.BudgetExcess, _Mapping]] = ...) -> None: ...
 
 class TurnCounts(_message.Message):
     __slots__ = ("completed", "failed", "cancelled", "interrupted")
@@ -139,7 +150,7 @@ class Message(_message.Message):
     def __init__(self, id: _Optional[str] = ..., sender_id: _Optional[str] = ..., sender: _Optional[str] = ..., recipient_id: _Optional[str] = ..., recipient: _Optional[str] = ..., kind: _Optional[_Union[MessageKind, str]] = ..., text: _Optional[str] = ..., reply_to: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., sequence: _Optional[int] = ...) -> None: ...
 
 class Turn(_message.Message):
-    __slots__ = ("id", "start_time", "sequence", "message_ids", "open_tools", "waiting_for", "cancelling")
+    __slots__ = ("id", "start_time", "sequence", "message_ids", "open_tools", "waiting_for", "cancelling", "usage")
     ID_FIELD_NUMBER: _ClassVar[int]
     START_TIME_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -147,6 +158,7 @@ class Turn(_message.Message):
     OPEN_TOOLS_FIELD_NUMBER: _ClassVar[int]
     WAITING_FOR_FIELD_NUMBER: _ClassVar[int]
     CANCELLING_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
     id: str
     start_time: _timestamp_pb2.Timestamp
     sequence: int
@@ -154,4 +166,5 @@ class Turn(_message.Message):
     open_tools: _containers.RepeatedScalarFieldContainer[str]
     waiting_for: str
     cancelling: bool
-    def __init__(self, id: _Optional[str] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., sequence: _Optional[int] = ..., message_ids: _Optional[_Iterable[str]] = ..., open_tools: _Optional[_Iterable[str]] = ..., waiting_for: _Optional[str] = ..., cancelling: _Optional[bool] = ...) -> None: ...
+    usage: _budget_pb2.Usage
+    def __init__(self, id: _Optional[str] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., sequence: _Optional[int] = ..., message_ids: _Optional[_Iterable[str]] = ..., open_tools: _Optional[_Iterable[str]] = ..., waiting_for: _Optional[str] = ..., cancelling: _Optional[bool] = ..., usage: _Optional[_Union[_budget_pb2.Usage, _Mapping]] = ...) -> None: ...

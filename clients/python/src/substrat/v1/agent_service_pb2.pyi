@@ -3,6 +3,7 @@ import datetime
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import field_mask_pb2 as _field_mask_pb2
 from substrat.v1 import agent_pb2 as _agent_pb2
+from substrat.v1 import budget_pb2 as _budget_pb2
 from substrat.v1 import event_pb2 as _event_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
@@ -13,7 +14,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class CreateAgentRequest(_message.Message):
-    __slots__ = ("name", "parent", "provider", "model", "instructions", "role", "workspace", "metadata", "request_id")
+    __slots__ = ("name", "parent", "provider", "model", "instructions", "role", "workspace", "metadata", "request_id", "budget", "tree_budget")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -30,6 +31,8 @@ class CreateAgentRequest(_message.Message):
     WORKSPACE_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    BUDGET_FIELD_NUMBER: _ClassVar[int]
+    TREE_BUDGET_FIELD_NUMBER: _ClassVar[int]
     name: str
     parent: str
     provider: str
@@ -39,7 +42,9 @@ class CreateAgentRequest(_message.Message):
     workspace: str
     metadata: _containers.ScalarMap[str, str]
     request_id: str
-    def __init__(self, name: _Optional[str] = ..., parent: _Optional[str] = ..., provider: _Optional[str] = ..., model: _Optional[str] = ..., instructions: _Optional[str] = ..., role: _Optional[str] = ..., workspace: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., request_id: _Optional[str] = ...) -> None: ...
+    budget: _budget_pb2.Budget
+    tree_budget: _budget_pb2.Budget
+    def __init__(self, name: _Optional[str] = ..., parent: _Optional[str] = ..., provider: _Optional[str] = ..., model: _Optional[str] = ..., instructions: _Optional[str] = ..., role: _Optional[str] = ..., workspace: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., request_id: _Optional[str] = ..., budget: _Optional[_Union[_budget_pb2.Budget, _Mapping]] = ..., tree_budget: _Optional[_Union[_budget_pb2.Budget, _Mapping]] = ...) -> None: ...
 
 class CreateAgentResponse(_message.Message):
     __slots__ = ("agent",)
@@ -78,7 +83,7 @@ class ListAgentsResponse(_message.Message):
     def __init__(self, agents: _Optional[_Iterable[_Union[_agent_pb2.Agent, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class UpdateAgentRequest(_message.Message):
-    __slots__ = ("agent", "instructions", "role", "metadata", "update_mask", "request_id")
+    __slots__ = ("agent", "instructions", "role", "metadata", "update_mask", "request_id", "budget", "tree_budget")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -92,13 +97,17 @@ class UpdateAgentRequest(_message.Message):
     METADATA_FIELD_NUMBER: _ClassVar[int]
     UPDATE_MASK_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    BUDGET_FIELD_NUMBER: _ClassVar[int]
+    TREE_BUDGET_FIELD_NUMBER: _ClassVar[int]
     agent: str
     instructions: str
     role: str
     metadata: _containers.ScalarMap[str, str]
     update_mask: _field_mask_pb2.FieldMask
     request_id: str
-    def __init__(self, agent: _Optional[str] = ..., instructions: _Optional[str] = ..., role: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., update_mask: _Optional[_Union[_field_mask_pb2.FieldMask, _Mapping]] = ..., request_id: _Optional[str] = ...) -> None: ...
+    budget: _budget_pb2.Budget
+    tree_budget: _budget_pb2.Budget
+    def __init__(self, agent: _Optional[str] = ..., instructions: _Optional[str] = ..., role: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., update_mask: _Optional[_Union[_field_mask_pb2.FieldMask, _Mapping]] = ..., request_id: _Optional[str] = ..., budget: _Optional[_Union[_budget_pb2.Budget, _Mapping]] = ..., tree_budget: _Optional[_Union[_budget_pb2.Budget, _Mapping]] = ...) -> None: ...
 
 class UpdateAgentResponse(_message.Message):
     __slots__ = ("agent",)

@@ -148,7 +148,8 @@ class AgentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def UpdateAgent(self, request, context):
-        """Changes instructions, role or metadata. New instructions hold from the next turn on.
+        """Changes instructions, role, metadata or budgets. Agents that a budget held go on when it
+        allows that. New instructions hold from the next turn on.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -157,7 +158,9 @@ class AgentServiceServicer:
     def SendMessage(self, request, context):
         """Sends a message from USER. Waits for the answer unless no_wait is set. A turn that does not
         complete is ABORTED: TURN_FAILED, after which the agent keeps the message for its next turn,
-        or TURN_CANCELLED, after which the message is gone.
+        or TURN_CANCELLED, after which the message is gone. RESOURCE_EXHAUSTED (BUDGET_EXHAUSTED) when
+        a budget is used up: the message is not sent, or, when that happens while it waits for its turn,
+        the agent keeps it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

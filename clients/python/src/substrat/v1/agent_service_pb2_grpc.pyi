@@ -53,11 +53,15 @@ class AgentServiceStub:
     ListAgents: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.ListAgentsRequest, _agent_service_pb2.ListAgentsResponse]
     """Lists agents, parents before children, in the order of their creation."""
     UpdateAgent: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.UpdateAgentRequest, _agent_service_pb2.UpdateAgentResponse]
-    """Changes instructions, role or metadata. New instructions hold from the next turn on."""
+    """Changes instructions, role, metadata or budgets. Agents that a budget held go on when it
+    allows that. New instructions hold from the next turn on.
+    """
     SendMessage: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.SendMessageRequest, _agent_service_pb2.SendMessageResponse]
     """Sends a message from USER. Waits for the answer unless no_wait is set. A turn that does not
     complete is ABORTED: TURN_FAILED, after which the agent keeps the message for its next turn,
-    or TURN_CANCELLED, after which the message is gone.
+    or TURN_CANCELLED, after which the message is gone. RESOURCE_EXHAUSTED (BUDGET_EXHAUSTED) when
+    a budget is used up: the message is not sent, or, when that happens while it waits for its turn,
+    the agent keeps it.
     """
     CancelTurn: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.CancelTurnRequest, _agent_service_pb2.CancelTurnResponse]
     """Ends the running turn. FAILED_PRECONDITION (NO_TURN) when none runs."""
@@ -103,11 +107,15 @@ class AgentServiceAsyncStub(AgentServiceStub):
     ListAgents: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.ListAgentsRequest, _agent_service_pb2.ListAgentsResponse]  # type: ignore[assignment]
     """Lists agents, parents before children, in the order of their creation."""
     UpdateAgent: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.UpdateAgentRequest, _agent_service_pb2.UpdateAgentResponse]  # type: ignore[assignment]
-    """Changes instructions, role or metadata. New instructions hold from the next turn on."""
+    """Changes instructions, role, metadata or budgets. Agents that a budget held go on when it
+    allows that. New instructions hold from the next turn on.
+    """
     SendMessage: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.SendMessageRequest, _agent_service_pb2.SendMessageResponse]  # type: ignore[assignment]
     """Sends a message from USER. Waits for the answer unless no_wait is set. A turn that does not
     complete is ABORTED: TURN_FAILED, after which the agent keeps the message for its next turn,
-    or TURN_CANCELLED, after which the message is gone.
+    or TURN_CANCELLED, after which the message is gone. RESOURCE_EXHAUSTED (BUDGET_EXHAUSTED) when
+    a budget is used up: the message is not sent, or, when that happens while it waits for its turn,
+    the agent keeps it.
     """
     CancelTurn: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.CancelTurnRequest, _agent_service_pb2.CancelTurnResponse]  # type: ignore[assignment]
     """Ends the running turn. FAILED_PRECONDITION (NO_TURN) when none runs."""
@@ -174,7 +182,9 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_service_pb2.UpdateAgentRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_service_pb2.UpdateAgentResponse, _abc.Awaitable[_agent_service_pb2.UpdateAgentResponse]]:
-        """Changes instructions, role or metadata. New instructions hold from the next turn on."""
+        """Changes instructions, role, metadata or budgets. Agents that a budget held go on when it
+        allows that. New instructions hold from the next turn on.
+        """
 
     @_abc_1.abstractmethod
     def SendMessage(
@@ -184,7 +194,9 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_agent_service_pb2.SendMessageResponse, _abc.Awaitable[_agent_service_pb2.SendMessageResponse]]:
         """Sends a message from USER. Waits for the answer unless no_wait is set. A turn that does not
         complete is ABORTED: TURN_FAILED, after which the agent keeps the message for its next turn,
-        or TURN_CANCELLED, after which the message is gone.
+        or TURN_CANCELLED, after which the message is gone. RESOURCE_EXHAUSTED (BUDGET_EXHAUSTED) when
+        a budget is used up: the message is not sent, or, when that happens while it waits for its turn,
+        the agent keeps it.
         """
 
     @_abc_1.abstractmethod

@@ -7,6 +7,7 @@
 import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import type { Message as Message$1 } from "@bufbuild/protobuf";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
+import type { Budget, BudgetExcess, Usage } from "./budget_pb.js";
 
 /**
  * Describes the file substrat/v1/agent.proto.
@@ -173,6 +174,41 @@ export declare type Agent = Message$1<"substrat.v1.Agent"> & {
    * @generated from field: uint64 last_sequence = 22;
    */
   lastSequence: bigint;
+
+  /**
+   * What it used itself.
+   *
+   * @generated from field: substrat.v1.Usage usage = 30;
+   */
+  usage?: Usage | undefined;
+
+  /**
+   * What it and all its descendants used, those that ended included.
+   *
+   * @generated from field: substrat.v1.Usage tree_usage = 31;
+   */
+  treeUsage?: Usage | undefined;
+
+  /**
+   * How much it may use itself.
+   *
+   * @generated from field: substrat.v1.Budget budget = 32;
+   */
+  budget?: Budget | undefined;
+
+  /**
+   * How much it and all its descendants may use together.
+   *
+   * @generated from field: substrat.v1.Budget tree_budget = 33;
+   */
+  treeBudget?: Budget | undefined;
+
+  /**
+   * The used-up budget that keeps it from starting turns; absent when none does.
+   *
+   * @generated from field: substrat.v1.BudgetExcess budget_excess = 34;
+   */
+  budgetExcess?: BudgetExcess | undefined;
 };
 
 /**
@@ -366,6 +402,13 @@ export declare type Turn = Message$1<"substrat.v1.Turn"> & {
    * @generated from field: bool cancelling = 7;
    */
   cancelling: boolean;
+
+  /**
+   * What it used so far.
+   *
+   * @generated from field: substrat.v1.Usage usage = 20;
+   */
+  usage?: Usage | undefined;
 };
 
 /**

@@ -4,6 +4,7 @@
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
+import type { Budget } from "./budget_pb.js";
 import type { Agent, Message as Message$1, Turn } from "./agent_pb.js";
 import type { Duration, FieldMask } from "@bufbuild/protobuf/wkt";
 import type { Event } from "./event_pb.js";
@@ -82,6 +83,20 @@ export declare type CreateAgentRequest = Message<"substrat.v1.CreateAgentRequest
    * @generated from field: string request_id = 9;
    */
   requestId: string;
+
+  /**
+   * How much it may use itself; absent for no limit.
+   *
+   * @generated from field: substrat.v1.Budget budget = 20;
+   */
+  budget?: Budget | undefined;
+
+  /**
+   * How much it and all its descendants may use together; absent for no limit.
+   *
+   * @generated from field: substrat.v1.Budget tree_budget = 21;
+   */
+  treeBudget?: Budget | undefined;
 };
 
 /**
@@ -247,7 +262,8 @@ export declare type UpdateAgentRequest = Message<"substrat.v1.UpdateAgentRequest
   metadata: { [key: string]: string };
 
   /**
-   * Fields to change, of "instructions", "role" and "metadata". Empty: those that are set.
+   * Fields to change, of "instructions", "role", "metadata", "budget", "tree_budget" and the fields
+   * of these two, such as "budget.tokens". Empty: those that are set.
    *
    * @generated from field: google.protobuf.FieldMask update_mask = 5;
    */
@@ -259,6 +275,20 @@ export declare type UpdateAgentRequest = Message<"substrat.v1.UpdateAgentRequest
    * @generated from field: string request_id = 6;
    */
   requestId: string;
+
+  /**
+   * New budget. A limit that the mask names and that is absent here is removed.
+   *
+   * @generated from field: substrat.v1.Budget budget = 20;
+   */
+  budget?: Budget | undefined;
+
+  /**
+   * New budget of the tree, in the same way.
+   *
+   * @generated from field: substrat.v1.Budget tree_budget = 21;
+   */
+  treeBudget?: Budget | undefined;
 };
 
 /**
@@ -864,7 +894,8 @@ export declare const AgentService: GenService<{
     output: typeof ListAgentsResponseSchema;
   },
   /**
-   * Changes instructions, role or metadata. New instructions hold from the next turn on.
+   * Changes instructions, role, metadata or budgets. Agents that a budget held go on when it
+   * allows that. New instructions hold from the next turn on.
    *
    * @generated from rpc substrat.v1.AgentService.UpdateAgent
    */
@@ -876,7 +907,9 @@ export declare const AgentService: GenService<{
   /**
    * Sends a message from USER. Waits for the answer unless no_wait is set. A turn that does not
    * complete is ABORTED: TURN_FAILED, after which the agent keeps the message for its next turn,
-   * or TURN_CANCELLED, after which the message is gone.
+   * or TURN_CANCELLED, after which the message is gone. RESOURCE_EXHAUSTED (BUDGET_EXHAUSTED) when
+   * a budget is used up: the message is not sent, or, when that happens while it waits for its turn,
+   * the agent keeps it.
    *
    * @generated from rpc substrat.v1.AgentService.SendMessage
    */
