@@ -96,6 +96,9 @@ fn dollars(micros: u64) -> String {
     format!("${}.{}", micros / 1_000_000, &digits[..shown])
 }
 
+/// How a number is shown.
+type Show = fn(u64) -> String;
+
 fn plain(number: u64) -> String {
     number.to_string()
 }
@@ -129,7 +132,7 @@ pub(super) fn usage(usage: &v1::Usage) -> String {
 /// How much of a budget is used, such as `800 of 1000 tokens (80 %)`.
 pub(super) fn shares(usage: Option<&v1::Usage>, budget: Option<&v1::Budget>) -> Vec<String> {
     let (usage, budget) = (usage.copied().unwrap_or_default(), budget.copied().unwrap_or_default());
-    let measures: [(u64, Option<u64>, &str, fn(u64) -> String); 3] = [
+    let measures: [(u64, Option<u64>, &str, Show); 3] = [
         (tokens(&usage), budget.tokens, " tokens", plain),
         (usage.cost_micro_usd, budget.cost_micro_usd, "", dollars),
         (usage.turns, budget.turns, " turns", plain),
@@ -147,7 +150,7 @@ pub(super) fn shares(usage: Option<&v1::Usage>, budget: Option<&v1::Budget>) -> 
 
 /// The budget that keeps an agent from starting turns.
 pub(super) fn excess(excess: &v1::BudgetExcess) -> String {
-    let (what, show): (_, fn(u64) -> String) = match excess.measure() {
+    let (what, show): (_, Show) = match excess.measure() {
         v1::BudgetMeasure::Cost => ("cost", dollars),
         v1::BudgetMeasure::Turns => ("turn", plain),
         v1::BudgetMeasure::Tokens | v1::BudgetMeasure::Unspecified => ("token", plain),
