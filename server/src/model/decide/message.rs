@@ -60,13 +60,19 @@ impl Plan<'_, '_> {
     /// Whether an inbox takes another message: it has room, and no budget keeps its agent from
     /// reading it. Answers are put into it even if it does not: whoever asked made room for them.
     pub(super) fn check_room(&self, recipient: Party) -> Result<(), Rejection> {
-        let policy = self.cx.policy;
         let agent = recipient.agent().and_then(|id| self.state.live_agent(id));
         if let Some(agent) = agent
             && let Some(excess) = self.state.excess(agent)
         {
             return Err(Rejection::BudgetExhausted { name: agent.name.clone(), excess });
         }
+        self.check_space(recipient)
+    }
+
+    /// Whether an inbox has room for another message.
+    pub(super) fn check_space(&self, recipient: Party) -> Result<(), Rejection> {
+        let policy = self.cx.policy;
+        let agent = recipient.agent().and_then(|id| self.state.live_agent(id));
         let (inbox, most) = match agent {
             Some(agent) => (&agent.inbox, policy.max_inbox),
             None => (self.state.user_inbox(), policy.max_user_inbox),

@@ -56,7 +56,7 @@ impl Plan<'_, '_> {
         let found = agent.subscriptions.iter().find(|one| one.id == subscription_id);
         let Some(subscription) = found else { return };
         let target_id = subscription.target;
-        let told = self.check_room(Party::Agent(agent.id)).is_ok();
+        let told = self.check_space(Party::Agent(agent.id)).is_ok();
         let ended = subscription.once && told || to == Doing::Terminated;
         self.push(
             agent.session.id,
