@@ -10,6 +10,7 @@
 mod agent;
 mod apply;
 mod budget;
+mod canonical;
 mod catalogue;
 mod command;
 mod commit;
@@ -44,6 +45,7 @@ mod workspace;
 
 pub use agent::{Activity, Agent, Gate, Ready, TurnCounts};
 pub use budget::{Account, Excess, Level, Limit, Measure, Scope};
+pub use canonical::{NotJson, canonical, sha256};
 pub use catalogue::*;
 
 pub use command::{AgentRef, Command, NewAgent, Saved, TurnEnd};
