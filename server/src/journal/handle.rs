@@ -445,10 +445,9 @@ pub fn delete_segments(disk: &dyn Disk, current: u64, through: u64) -> Result<u3
         }
         let path = segment_path(number);
         disk.remove(&path).map_err(Error::io(format!("removing {path}")))?;
-        deleted += 1;
-    }
-    if deleted > 0 {
+        // One at a time: of two removals a crash may keep the later one alone, and leave a gap.
         disk.sync_dir(super::DIR).map_err(Error::io("syncing the journal folder"))?;
+        deleted += 1;
     }
     Ok(deleted)
 }
