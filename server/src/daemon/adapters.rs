@@ -94,6 +94,15 @@ impl Archive for FromProjections {
         Ok(found.into_iter().map(|(entry, _)| entry).collect())
     }
 
+    fn scan(
+        &self,
+        session: SessionId,
+        from: u64,
+        each: &mut dyn FnMut(Entry) -> bool,
+    ) -> io::Result<()> {
+        projection::scan(&*self.disk, session, from, each)
+    }
+
     fn tail(&self, session: SessionId, count: usize) -> io::Result<Vec<Entry>> {
         projection::read_tail(&*self.disk, session, count)
     }

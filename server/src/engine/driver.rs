@@ -286,6 +286,13 @@ impl Driver {
                 self.command(Command::Crash { session, reason, attended });
             }
             Report::Command(command) => self.command(command),
+            Report::Attempt { agent, turn, told } => {
+                self.command(Command::StartAttempt { agent, turn });
+                // A runner that was closed does not wait any more.
+                self.core.tell(Box::new(move || {
+                    let _ = told.send(());
+                }));
+            }
             Report::Call { agent, turn, call, tool, args, waiter } => {
                 let command = Command::CallTool { agent, turn, call, tool, args };
                 match self.decide(command, None) {

@@ -114,6 +114,12 @@ pub(super) enum Input {
 /// What runners and tools report.
 pub(super) enum Report {
     Command(Command),
+    /// The next attempt at a turn is about to start; told when it is durable.
+    Attempt {
+        agent: AgentId,
+        turn: TurnId,
+        told: oneshot::Sender<()>,
+    },
     Call {
         agent: AgentId,
         turn: Option<TurnId>,

@@ -69,6 +69,13 @@ pub trait Archive: Send + Sync {
     fn settled(&self) -> futures_util::future::BoxFuture<'_, ()>;
     /// The events of several logs from `from` on and below `end`, in order.
     fn read(&self, spans: &[Span], from: u64, end: u64) -> io::Result<Vec<Entry>>;
+    /// Hands out the events of a session's log from `from` on, in order, until told to stop.
+    fn scan(
+        &self,
+        session: SessionId,
+        from: u64,
+        each: &mut dyn FnMut(Entry) -> bool,
+    ) -> io::Result<()>;
     /// The last events of a session's log, in order.
     fn tail(&self, session: SessionId, count: usize) -> io::Result<Vec<Entry>>;
     /// Whole lines of a transcript from a byte on, at most about `limit` bytes, and the byte

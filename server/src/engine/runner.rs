@@ -6,11 +6,12 @@
 use std::hash::BuildHasher;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use rustc_hash::{FxBuildHasher, FxHashMap};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -238,10 +239,14 @@ impl Task {
                 class: failure.class,
                 error: failure.message,
             });
-            tokio::select! {
+            let (reports, agent) = (&self.handle.reports, self.owner.agent);
+            let begun = tokio::select! {
                 biased;
-                () = tokio::time::sleep(delay) => {}
-                () = cancel.cancelled() => break TurnEnd::Cancelled,
+                begun = begin_attempt(reports, agent, turn.id, delay) => begun,
+                () = cancel.cancelled() => false,
+            };
+            if !begun {
+                break TurnEnd::Cancelled;
             }
         }
     }
@@ -280,6 +285,19 @@ impl Task {
             None => Err(Failure::permanent("the session is not open")),
         }
     }
+}
+
+/// Returns after a pause, when the log says that the next attempt starts: so one of which it does
+/// not say so did nothing. False if the engine is gone.
+async fn begin_attempt(
+    reports: &mpsc::UnboundedSender<Report>,
+    agent: AgentId,
+    turn: TurnId,
+    pause: Duration,
+) -> bool {
+    tokio::time::sleep(pause).await;
+    let (told, durable) = oneshot::channel();
+    reports.send(Report::Attempt { agent, turn, told }).is_ok() && durable.await.is_ok()
 }
 
 /// What a running turn reaches.

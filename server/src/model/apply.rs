@@ -355,6 +355,7 @@ impl Agent {
                     at: entry.at,
                     messages: data.messages.clone(),
                     calls: Vec::new(),
+                    next_attempt: None,
                     cancelling: None,
                     completing: None,
                     usage: Usage::default(),
@@ -370,6 +371,16 @@ impl Agent {
                     turn.cancelling = Some(data.by);
                 }
             }
+            Event::TurnRetry(data) => {
+                if let Some(turn) = self.turn_mut() {
+                    turn.next_attempt = Some(data.attempt);
+                }
+            }
+            Event::TurnAttempt(_) => {
+                if let Some(turn) = self.turn_mut() {
+                    turn.next_attempt = None;
+                }
+            }
             Event::AgentCompleting(data) => {
                 if let Some(turn) = self.turn_mut() {
                     turn.completing = Some(data.result.clone());
@@ -377,6 +388,8 @@ impl Agent {
             }
             Event::ToolCallInvoked(data) => {
                 if let Some(turn) = self.turn_mut() {
+                    // Older versions did not say when the next attempt started.
+                    turn.next_attempt = None;
                     turn.calls.push(Call { id: data.call_id, tool: data.tool.clone() });
                 }
             }

@@ -234,6 +234,13 @@ pub enum Command {
         /// Its text.
         error: String,
     },
+    /// The pause after a failed attempt is over: the next one starts.
+    StartAttempt {
+        /// The agent.
+        agent: AgentId,
+        /// The turn.
+        turn: TurnId,
+    },
     /// A session was suspended, or could not be asked.
     FinishSuspend {
         /// The session.

@@ -16,6 +16,7 @@ mod command;
 mod commit;
 mod decide;
 mod effect;
+mod envelope;
 mod event;
 mod id;
 mod message;
@@ -25,6 +26,7 @@ mod policy;
 mod prompt;
 mod recent;
 mod reconcile;
+mod record;
 mod rejection;
 mod reminder;
 mod request;
@@ -52,6 +54,7 @@ pub use command::{AgentRef, Command, NewAgent, Saved, TurnEnd};
 pub use commit::{Commit, Line};
 pub use decide::{Context, Decision, Draft, IdSource, decide};
 pub use effect::{Effect, effect};
+pub use envelope::HashMatch;
 pub use event::*;
 pub use id::*;
 pub use message::{Kind, Message, Party, Priority};
@@ -60,6 +63,10 @@ pub use name::Name;
 pub use policy::{Policy, ProviderPolicy, Resume};
 pub use recent::recent;
 pub use reconcile::{Reconciliation, reconcile};
+pub use record::{
+    CrashPoint, ExecutionEvent, ExecutionEventType, ExecutionHeader, ExecutionRecord,
+    FinalResponse, More, Recorder, RouterDecision, TurnState, crash_point,
+};
 pub use rejection::Rejection;
 pub use reminder::Reminder;
 pub use request::{Answered, Outcome, Request, Requests};

@@ -5,7 +5,7 @@
 
 use super::decide::{Context, Draft, Plan};
 use super::message::{Kind, Party};
-use super::{Agent, Blob, DaemonRecovered, Resume, SessionState, State, SuspendResult};
+use super::{Agent, Blob, DaemonRecovered, Resume, SessionState, Stage, State, SuspendResult};
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -115,7 +115,12 @@ fn recovery_prompts<'a>(
 fn recovery_prompt(agent: &Agent, team: &[String]) -> String {
     let mut text = "The daemon restarted after a crash.".to_owned();
     if let Some(turn) = agent.turn() {
-        text += " Your turn was interrupted while you were at work; it may have had effects.";
+        text += match turn.stage() {
+            Stage::AfterFailure => {
+                " Your turn was interrupted after an attempt at it had failed, before the next one."
+            }
+            _ => " Your turn was interrupted while you were at work; it may have had effects.",
+        };
         if !turn.calls.is_empty() {
             let tools: Vec<&str> = turn.calls.iter().map(|call| call.tool.as_ref()).collect();
             text += &format!(" The outcome of these tool calls is unknown: {}.", tools.join(", "));

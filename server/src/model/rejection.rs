@@ -1,6 +1,6 @@
 //! Every legal "no" of the core.
 
-use super::{AgentId, Excess, Name, TurnId};
+use super::{AgentId, Excess, Name, Stage, TurnId};
 
 /// Why a command changes nothing. The text says what is wrong; [`Rejection::hint`] what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -219,6 +219,22 @@ pub enum Rejection {
         /// The turn that was meant.
         turn: Option<TurnId>,
     },
+    /// There is no such turn.
+    #[error("no turn {turn}")]
+    TurnNotFound {
+        /// The turn that was meant.
+        turn: TurnId,
+    },
+    /// The record of a turn holds no answer that could be given again.
+    #[error("turn {turn} cannot be replayed: {reason}{}", stage.map(|stage| format!(" ({}: {})", stage.as_str(), stage.advice().as_str())).unwrap_or_default())]
+    TurnNotReplayable {
+        /// The turn.
+        turn: TurnId,
+        /// Why, as its record says it.
+        reason: &'static str,
+        /// How far it had come, if it has no end.
+        stage: Option<Stage>,
+    },
     /// There is no such session.
     #[error("no session {reference:?}")]
     SessionNotFound {
@@ -385,6 +401,11 @@ impl Rejection {
             Self::NoParent { .. } => "end your turn with the answer instead".into(),
             Self::NoWorkspace { .. } => "ask to be given one when you are created".into(),
             Self::NoTurn { .. } => "see what it is doing by inspecting it".into(),
+            Self::TurnNotFound { .. } => "list the turns of an agent to see which there are".into(),
+            Self::TurnNotReplayable { stage: Some(stage), .. } => stage.hint().into(),
+            Self::TurnNotReplayable { stage: None, .. } => {
+                "show the turn to see what happened in it".into()
+            }
             Self::SessionNotFound { .. } => "list the sessions to see which there are".into(),
             Self::SessionBusy { .. } => "wait for its turn to end, or cancel it".into(),
             Self::SessionTerminated { .. } => "it cannot be used again; create a new agent".into(),

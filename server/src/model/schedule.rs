@@ -87,9 +87,11 @@ impl Plan<'_, '_> {
             SessionState::Active | SessionState::Suspending | SessionState::Terminated => {}
         }
         if agent.ready.is_some_and(|ready| !ready.resume_only) {
+            let seq = self.state.seq() + self.events.len() as u64 + 1;
             let (prompt, messages) = prompt::compose(agent);
-            let turn_id = TurnId::fresh(self.cx.ids);
-            self.push(session.id, TurnStart { turn_id, prompt: prompt.into(), messages });
+            let turn_id = TurnId::starting_at(session.id, seq);
+            let start = TurnStart::new(turn_id, prompt.into(), messages);
+            self.push(session.id, start.described(agent, self.cx.now));
             self.tell_levels(agent, Usage::TURN);
         }
     }

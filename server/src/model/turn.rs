@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AgentId, CallId, Expiry, MessageId, Party, Timestamp, TurnId, Usage};
+use super::{AgentId, CallId, Expiry, MessageId, Party, Stage, Timestamp, TurnId, Usage};
 
 /// A turn that runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +21,9 @@ pub struct Turn {
     /// Tool calls without a result yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<Call>,
+    /// The attempt that comes, while the turn pauses after one that failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_attempt: Option<u32>,
     /// Who asked for its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancelling: Option<Party>,
@@ -30,6 +33,16 @@ pub struct Turn {
     /// What it used so far, apart from being a turn.
     #[serde(default, skip_serializing_if = "Usage::is_zero")]
     pub usage: Usage,
+}
+
+impl Turn {
+    /// How far it has come, as the end of the daemon would leave it.
+    pub fn stage(&self) -> Stage {
+        match self.next_attempt {
+            None => Stage::DuringAgentExecution,
+            Some(_) => Stage::AfterFailure,
+        }
+    }
 }
 
 /// A tool call without a result yet.

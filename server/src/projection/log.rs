@@ -37,6 +37,23 @@ pub fn read_merged(
     Ok(found)
 }
 
+/// Hands out the events of a session's log from sequence `from` on, in the order in which they
+/// stand there, until told to stop. Lines that are no events are passed over.
+pub fn scan(
+    disk: &dyn Disk,
+    session: SessionId,
+    from: u64,
+    each: &mut dyn FnMut(Entry) -> bool,
+) -> io::Result<()> {
+    let Some(log) = Log::open(disk, Some(session))? else { return Ok(()) };
+    log.lines(log.find(from)?, |line| {
+        if sequence_of(line).is_some_and(|sequence| sequence < from) {
+            return true;
+        }
+        Entry::decode(line).map_or(true, &mut *each)
+    })
+}
+
 /// The last `count` events of a log, in order.
 pub fn read_tail(disk: &dyn Disk, session: SessionId, count: usize) -> io::Result<Vec<Entry>> {
     let Some(log) = Log::open(disk, Some(session))? else { return Ok(Vec::new()) };

@@ -13,6 +13,7 @@ mod session;
 mod socket;
 mod status;
 mod tool;
+mod turn;
 mod weave;
 mod workspace;
 

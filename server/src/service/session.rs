@@ -205,6 +205,28 @@ impl SessionService for Api {
         });
         Ok(Response::new(lines.boxed()))
     }
+
+    async fn list_turns(
+        &self,
+        request: Request<v1::ListTurnsRequest>,
+    ) -> Result<Response<v1::ListTurnsResponse>, Status> {
+        self.turns(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn get_turn(
+        &self,
+        request: Request<v1::GetTurnRequest>,
+    ) -> Result<Response<v1::GetTurnResponse>, Status> {
+        let record = self.record(&request.into_inner().turn_id).await?;
+        Ok(Response::new(v1::GetTurnResponse { record: Some(record.on_the_wire()) }))
+    }
+
+    async fn replay_turn(
+        &self,
+        request: Request<v1::ReplayTurnRequest>,
+    ) -> Result<Response<v1::ReplayTurnResponse>, Status> {
+        self.record(&request.into_inner().turn_id).await?.replayed().map(Response::new)
+    }
 }
 
 struct Transcript {

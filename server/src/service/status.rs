@@ -96,6 +96,10 @@ reasons! {
     TurnFailed = "TURN_FAILED",
     /// The turn was cancelled.
     TurnCancelled = "TURN_CANCELLED",
+    /// There is no such turn.
+    TurnNotFound = "TURN_NOT_FOUND",
+    /// The record of the turn holds no answer that could be given again.
+    TurnNotReplayable = "TURN_NOT_REPLAYABLE",
     /// There is no such session.
     SessionNotFound = "SESSION_NOT_FOUND",
     /// A turn runs in the session.
@@ -223,6 +227,8 @@ fn classify(rejection: &Rejection) -> (Code, Reason) {
         Rejection::NoParent { .. } => (FailedPrecondition, Reason::NoParent),
         Rejection::NoWorkspace { .. } => (FailedPrecondition, Reason::NoWorkspace),
         Rejection::NoTurn { .. } => (FailedPrecondition, Reason::NoTurn),
+        Rejection::TurnNotFound { .. } => (NotFound, Reason::TurnNotFound),
+        Rejection::TurnNotReplayable { .. } => (FailedPrecondition, Reason::TurnNotReplayable),
         Rejection::SessionNotFound { .. } => (NotFound, Reason::SessionNotFound),
         Rejection::SessionBusy { .. } => (FailedPrecondition, Reason::SessionBusy),
         Rejection::SessionTerminated { .. } => (FailedPrecondition, Reason::SessionTerminated),

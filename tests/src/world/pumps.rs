@@ -203,6 +203,15 @@ impl Archive for Logs {
         Ok(found.into_iter().map(|(entry, _)| entry).collect())
     }
 
+    fn scan(
+        &self,
+        session: SessionId,
+        from: u64,
+        each: &mut dyn FnMut(Entry) -> bool,
+    ) -> std::io::Result<()> {
+        projection::scan(&self.0, session, from, each)
+    }
+
     fn tail(&self, session: SessionId, count: usize) -> std::io::Result<Vec<Entry>> {
         projection::read_tail(&self.0, session, count)
     }

@@ -145,6 +145,9 @@ impl Archive for Nothing {
     fn read(&self, _: &[Span], _: u64, _: u64) -> io::Result<Vec<Entry>> {
         Ok(Vec::new())
     }
+    fn scan(&self, _: SessionId, _: u64, _: &mut dyn FnMut(Entry) -> bool) -> io::Result<()> {
+        Ok(())
+    }
     fn tail(&self, _: SessionId, _: usize) -> io::Result<Vec<Entry>> {
         Ok(Vec::new())
     }

@@ -144,6 +144,7 @@ impl Plan<'_, '_> {
             Command::RetryTurn { agent, turn, attempt, delay_ms, class, error } => {
                 Ok(self.retry_turn(agent, turn, (attempt, delay_ms), class, error))
             }
+            Command::StartAttempt { agent, turn } => Ok(self.start_attempt(agent, turn)),
             Command::FinishSuspend { session, result } => Ok(self.finish_suspend(session, result)),
             Command::Crash { session, reason, attended } => {
                 Ok(self.crash(session, reason, &attended))

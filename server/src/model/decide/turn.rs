@@ -6,9 +6,9 @@ use super::Plan;
 use super::message::Letter;
 use crate::model::turn::Turn;
 use crate::model::{
-    Advice, Agent, AgentCrashed, AgentId, DiscardReason, EndReason, FailureClass, Kind, Message,
+    Agent, AgentCrashed, AgentId, DiscardReason, EndReason, FailureClass, Kind, Message,
     MessageDelivered, MessageDiscarded, MessageId, Outcome, Party, Rejection, Saved, SessionId,
-    SessionSaved, SessionState, Stage, SuspendResult, ToolCallResult, TurnCancelled,
+    SessionSaved, SessionState, SuspendResult, ToolCallResult, TurnAttempt, TurnCancelled,
     TurnCancelling, TurnComplete, TurnEnd, TurnFailed, TurnId, TurnInterrupted, TurnResumed,
     TurnRetry, WaitExpired,
 };
@@ -144,8 +144,8 @@ impl Plan<'_, '_> {
             TurnInterrupted {
                 turn_id: turn.id,
                 agent: agent.name.clone(),
-                stage: Stage::DuringAgentExecution,
-                recovery: Advice::CheckAgentIdempotency,
+                stage: turn.stage(),
+                recovery: turn.stage().advice(),
                 lost_calls: turn.calls.iter().map(|call| call.tool.clone()).collect(),
                 wakes,
             },
@@ -279,6 +279,15 @@ impl Plan<'_, '_> {
         self.close_calls(agent, turn, UNKNOWN);
         self.push(agent.session.id, TurnRetry { turn_id, attempt, delay_ms, class, error });
         Outcome::Turn(turn_id)
+    }
+
+    pub(super) fn start_attempt(&mut self, agent: AgentId, turn: TurnId) -> Outcome {
+        let Some(agent) = self.state.live_agent(agent) else { return Outcome::Done };
+        let Some(turn) = agent.turn_is(turn) else { return Outcome::Done };
+        if let Some(attempt) = turn.next_attempt {
+            self.push(agent.session.id, TurnAttempt { turn_id: turn.id, attempt });
+        }
+        Outcome::Turn(turn.id)
     }
 
     /// The task that ran a session is gone, and with it the provider instance.

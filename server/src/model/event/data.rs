@@ -317,6 +317,24 @@ data! {
         /// The messages in it.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         messages: Vec<MessageId>,
+        /// Name of the agent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        agent: Option<Name>,
+        /// Name of the provider.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        provider: Option<Arc<str>>,
+        /// Model; absent for the provider's default.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<Arc<str>>,
+        /// Name of the sender of the first message.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        source: Option<Name>,
+        /// Priority of the first message, where it has one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        priority: Option<String>,
+        /// Hash of the envelope that follows from this event.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        envelope_hash: Option<String>,
     }
 
     /// Data of `turn.complete`.
@@ -397,6 +415,14 @@ data! {
         class: FailureClass,
         /// What failed.
         error: String,
+    }
+
+    /// Data of `turn.attempt`.
+    TurnAttempt {
+        /// The turn.
+        turn_id: TurnId,
+        /// The attempt, from 2.
+        attempt: u32,
     }
 
     /// Data of `turn.waiting`.
@@ -599,13 +625,57 @@ words! {
 
     /// How far an interrupted turn had come.
     Stage {
+        /// It had not begun.
+        BeforeStart = "before_start",
+        /// No provider had been asked yet.
+        AfterReceive = "after_receive",
         /// The provider was at work.
         DuringAgentExecution = "during_agent_execution",
+        /// The provider had answered.
+        AfterSuccess = "after_success",
+        /// The provider had failed, and was not tried again yet.
+        AfterFailure = "after_failure",
+        /// Nobody can say.
+        Unknown = "unknown",
     }
 
     /// What may be done about an interrupted turn.
     Advice {
+        /// It has had no effect.
+        SafeToRetry = "safe_to_retry",
         /// It may have had effects: whether it can be repeated is for the agent to know.
         CheckAgentIdempotency = "check_agent_idempotency",
+        /// It has had its effects; only its answer may not have arrived.
+        ResponseMayBeLost = "response_may_be_lost",
+        /// The next attempt may go on where the failed one ended.
+        RetryNextAgent = "retry_next_agent",
+        /// A person has to look.
+        ManualInspection = "manual_inspection",
+    }
+}
+
+impl Stage {
+    /// What may be done about a turn that ended there.
+    pub fn advice(self) -> Advice {
+        match self {
+            Self::BeforeStart | Self::AfterReceive => Advice::SafeToRetry,
+            Self::DuringAgentExecution => Advice::CheckAgentIdempotency,
+            Self::AfterSuccess => Advice::ResponseMayBeLost,
+            Self::AfterFailure => Advice::RetryNextAgent,
+            Self::Unknown => Advice::ManualInspection,
+        }
+    }
+
+    /// The same for a person.
+    pub fn hint(self) -> &'static str {
+        match self {
+            Self::BeforeStart | Self::AfterReceive => "it did nothing yet: it is safe to do again",
+            Self::DuringAgentExecution => {
+                "it may have had effects: show the turn, and look whether it may be done again"
+            }
+            Self::AfterSuccess => "it did its work: look for its effects before it is done again",
+            Self::AfterFailure => "its attempt had failed: the agent may try again",
+            Self::Unknown => "show the turn, and see what happened in it",
+        }
     }
 }

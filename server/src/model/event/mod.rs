@@ -217,6 +217,8 @@ events! {
     TurnInterrupted = "turn.interrupted",
     /// It failed in a way that may pass, and is tried again.
     TurnRetry = "turn.retry",
+    /// The pause after a failed attempt is over: the next one starts.
+    TurnAttempt = "turn.attempt",
     /// It is blocked on an answer.
     TurnWaiting = "turn.waiting",
     /// The time for the answer is up.
@@ -363,12 +365,7 @@ mod tests {
             seq: 42,
             session: Some(SessionId::from_u128(7)),
             at: Timestamp::from_micros(1_772_107_200_000_000),
-            event: TurnStart {
-                turn_id: TurnId::from_u64(1),
-                prompt: "größe\n\"x\"".into(),
-                messages: vec![],
-            }
-            .into(),
+            event: TurnStart::new(TurnId::from_u64(1), "größe\n\"x\"".into(), vec![]).into(),
         };
         let mut line = Vec::new();
         entry.encode(&mut line);

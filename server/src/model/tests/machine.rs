@@ -17,6 +17,7 @@ enum Step {
     Complete { agent: u8, saved: bool, attended: bool },
     Fail { agent: u8 },
     Retry { agent: u8 },
+    Attempt { agent: u8 },
     Cancel { agent: u8 },
     Gate { agent: u8 },
     Ungate { agent: u8 },
@@ -99,6 +100,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(agent, saved, attended)| S::Complete { agent, saved, attended }),
         2 => n().prop_map(|agent| S::Fail { agent }),
         1 => n().prop_map(|agent| S::Retry { agent }),
+        1 => n().prop_map(|agent| S::Attempt { agent }),
         2 => n().prop_map(|agent| S::Cancel { agent }),
         1 => n().prop_map(|agent| S::Gate { agent }),
         1 => n().prop_map(|agent| S::Ungate { agent }),
@@ -301,6 +303,11 @@ impl World {
                     error: "no".into(),
                 };
                 self.run(command).expect("never rejected");
+            }
+            Step::Attempt { agent } => {
+                let Some(agent) = self.pick_busy(agent) else { return };
+                let Some(turn) = agent.turn().map(|turn| turn.id) else { return };
+                self.run(Command::StartAttempt { agent: agent.id, turn }).expect("never rejected");
             }
             Step::Cancel { agent } => {
                 let agent = self.reference(agent);

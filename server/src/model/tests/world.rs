@@ -138,6 +138,7 @@ impl World {
             self.account(&entry);
             self.ledger.take(&entry);
             self.entries.push(entry);
+            self.judge_record();
         }
         self.effects.extend(effects);
         self.judge();
@@ -155,6 +156,39 @@ impl World {
                 self.fates.entry(data.message_id).or_default().discarded += 1;
             }
             _ => {}
+        }
+    }
+
+    /// Looks at what the last event makes of the turn that it is about.
+    fn judge_record(&self) {
+        let Some(entry) = self.entries.last() else { return };
+        if let (Event::TurnStart(data), Some(session)) = (&entry.event, entry.session) {
+            assert_eq!(data.turn_id, TurnId::starting_at(session, entry.seq), "{entry:?}");
+        }
+        if !entry.event.ends_turn() {
+            return;
+        }
+        let log = || self.entries.iter().filter(|other| other.session == entry.session);
+        let starts = log().filter(|other| matches!(other.event, Event::TurnStart(_)));
+        let start = starts.last().expect("a turn that ends has started").seq;
+        let turn = log().filter(|other| other.seq >= start);
+        let record = ExecutionRecord::of(turn, "").expect("a turn has a record");
+        assert_eq!(record.end.map(|(seq, _)| seq), Some(entry.seq), "{record:?}");
+        assert_eq!(record.hash, HashMatch::Matches, "{record:?}");
+        let numbers = record.events.iter().map(|event| event.seq);
+        assert!(numbers.eq(1..=record.events.len() as u64), "the clock is dense: {record:?}");
+        assert!(record.events.is_sorted_by_key(|event| event.source), "{record:?}");
+        assert_eq!(record.header.replayable, record.header.reason.is_none());
+        match &entry.event {
+            Event::TurnInterrupted(data) => {
+                let point = record.crash_point.expect("an interrupted turn has a crash point");
+                assert_eq!((point.stage, point.recovery), (data.stage, data.recovery));
+                assert!(record.response.is_none() && !record.header.replayable);
+            }
+            Event::TurnCancelled(_) => {
+                assert!(record.crash_point.is_none() && !record.header.replayable);
+            }
+            _ => assert!(record.header.replayable && record.response.is_some(), "{record:?}"),
         }
     }
 

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::*;
-use crate::model::{AgentId, Excess, Measure, Name, Scope, TurnId};
+use crate::model::{AgentId, Excess, Measure, Name, Scope, Stage, TurnId};
 
 /// Every reason that does not come from a rejection of the core.
 const OTHERS: &[Reason] = &[
@@ -60,6 +60,17 @@ fn rejections() -> Vec<Rejection> {
         Rejection::NoWorkspace { name: name() },
         Rejection::NoTurn { name: name(), turn: None },
         Rejection::NoTurn { name: name(), turn: Some(TurnId::from_u64(7)) },
+        Rejection::TurnNotFound { turn: TurnId::from_u64(7) },
+        Rejection::TurnNotReplayable {
+            turn: TurnId::from_u64(7),
+            reason: "execution_incomplete",
+            stage: Some(Stage::DuringAgentExecution),
+        },
+        Rejection::TurnNotReplayable {
+            turn: TurnId::from_u64(7),
+            reason: "execution_cancelled",
+            stage: None,
+        },
         Rejection::SessionNotFound { reference: text() },
         Rejection::SessionBusy { name: name() },
         Rejection::SessionTerminated { name: name() },

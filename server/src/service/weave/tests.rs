@@ -81,7 +81,7 @@ impl World {
     fn start(&mut self) {
         self.end();
         let turn_id = TurnId::from_u64(self.entries.len() as u64 + 1);
-        let start = self.push(TurnStart { turn_id, prompt: "go".into(), messages: Vec::new() });
+        let start = self.push(TurnStart::new(turn_id, "go".into(), Vec::new()));
         self.outputs.begin(AGENT, start);
         self.turn = Some((start, 0));
         self.all.push(Got::Event(start));
