@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::commands::{agent, config, daemon, demo, events, inbox, provider, session, workspace};
+use crate::commands::{
+    agent, config, daemon, demo, events, inbox, provider, session, turn, workspace,
+};
 
 /// Runs and watches teams of LLM agents that survive crashes.
 ///
@@ -79,6 +81,9 @@ pub(crate) enum Command {
     /// Low-level control of sessions
     #[command(subcommand)]
     Session(session::Command),
+    /// What was asked in turns, what happened, and how they ended
+    #[command(subcommand)]
+    Turn(turn::Command),
     /// Folders that agents work in
     #[command(subcommand)]
     Workspace(workspace::Command),

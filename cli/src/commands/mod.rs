@@ -8,6 +8,7 @@ pub(crate) mod events;
 pub(crate) mod inbox;
 pub(crate) mod provider;
 pub(crate) mod session;
+pub(crate) mod turn;
 pub(crate) mod workspace;
 
 use clap::CommandFactory;
@@ -40,6 +41,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
         Command::Daemon(command) => daemon::run(&context, command).await,
         Command::Agent(command) => agent::run(&context, command).await,
         Command::Session(command) => session::run(&context, command).await,
+        Command::Turn(command) => turn::run(&context, command).await,
         Command::Workspace(command) => workspace::run(&context, command).await,
         Command::Inbox(args) => inbox::run(&context, &args).await,
         Command::Events(args) => events::run(&context, args).await,
