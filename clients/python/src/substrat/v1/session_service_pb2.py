@@ -24,47 +24,60 @@ _sym_db = _symbol_database.Default()
 
 from substrat.v1 import event_pb2 as substrat_dot_v1_dot_event__pb2
 from substrat.v1 import session_pb2 as substrat_dot_v1_dot_session__pb2
+from substrat.v1 import turn_pb2 as substrat_dot_v1_dot_turn__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!substrat/v1/session_service.proto\x12\x0bsubstrat.v1\x1a\x17substrat/v1/event.proto\x1a\x19substrat/v1/session.proto\"Q\n\x13ListSessionsRequest\x12\x1b\n\tpage_size\x18\x01 \x01(\x05R\x08pageSize\x12\x1d\n\npage_token\x18\x02 \x01(\tR\tpageToken\"p\n\x14ListSessionsResponse\x12\x30\n\x08sessions\x18\x01 \x03(\x0b\x32\x14.substrat.v1.SessionR\x08sessions\x12&\n\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"-\n\x11GetSessionRequest\x12\x18\n\x07session\x18\x01 \x01(\tR\x07session\"D\n\x12GetSessionResponse\x12.\n\x07session\x18\x01 \x01(\x0b\x32\x14.substrat.v1.SessionR\x07session\"P\n\x15SuspendSessionRequest\x12\x18\n\x07session\x18\x01 \x01(\tR\x07session\x12\x1d\n\nrequest_id\x18\x02 \x01(\tR\trequestId\"H\n\x16SuspendSessionResponse\x12.\n\x07session\x18\x01 \x01(\x0b\x32\x14.substrat.v1.SessionR\x07session\"O\n\x14ResumeSessionRequest\x12\x18\n\x07session\x18\x01 \x01(\tR\x07session\x12\x1d\n\nrequest_id\x18\x02 \x01(\tR\trequestId\"G\n\x15ResumeSessionResponse\x12.\n\x07session\x18\x01 \x01(\x0b\x32\x14.substrat.v1.SessionR\x07session\"O\n\x14\x44\x65leteSessionRequest\x12\x18\n\x07session\x18\x01 \x01(\tR\x07session\x12\x1d\n\nrequest_id\x18\x02 \x01(\tR\trequestId\"6\n\x15\x44\x65leteSessionResponse\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\"\xa0\x01\n\x11ListEventsRequest\x12\x14\n\x05\x61gent\x18\x01 \x01(\tR\x05\x61gent\x12#\n\rfrom_sequence\x18\x02 \x01(\x04R\x0c\x66romSequence\x12\x14\n\x05types\x18\x03 \x03(\tR\x05types\x12\x1b\n\tpage_size\x18\x04 \x01(\x05R\x08pageSize\x12\x1d\n\npage_token\x18\x05 \x01(\tR\tpageToken\"h\n\x12ListEventsResponse\x12*\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x12.substrat.v1.EventR\x06\x65vents\x12&\n\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"e\n\x12WatchEventsRequest\x12\x14\n\x05\x61gent\x18\x01 \x01(\tR\x05\x61gent\x12#\n\rfrom_sequence\x18\x02 \x01(\x04R\x0c\x66romSequence\x12\x14\n\x05types\x18\x03 \x03(\tR\x05types\"?\n\x13WatchEventsResponse\x12(\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x12.substrat.v1.EventR\x05\x65vent\"E\n\x15ReadTranscriptRequest\x12\x14\n\x05\x61gent\x18\x01 \x01(\tR\x05\x61gent\x12\x16\n\x06\x66ollow\x18\x02 \x01(\x08R\x06\x66ollow\",\n\x16ReadTranscriptResponse\x12\x12\n\x04text\x18\x01 \x01(\tR\x04text2\xbf\x05\n\x0eSessionService\x12S\n\x0cListSessions\x12 .substrat.v1.ListSessionsRequest\x1a!.substrat.v1.ListSessionsResponse\x12M\n\nGetSession\x12\x1e.substrat.v1.GetSessionRequest\x1a\x1f.substrat.v1.GetSessionResponse\x12Y\n\x0eSuspendSession\x12\".substrat.v1.SuspendSessionRequest\x1a#.substrat.v1.SuspendSessionResponse\x12V\n\rResumeSession\x12!.substrat.v1.ResumeSessionRequest\x1a\".substrat.v1.ResumeSessionResponse\x12V\n\rDeleteSession\x12!.substrat.v1.DeleteSessionRequest\x1a\".substrat.v1.DeleteSessionResponse\x12M\n\nListEvents\x12\x1e.substrat.v1.ListEventsRequest\x1a\x1f.substrat.v1.ListEventsResponse\x12R\n\x0bWatchEvents\x12\x1f.substrat.v1.WatchEventsRequest\x1a .substrat.v1.WatchEventsResponse0\x01\x12[\n\x0eReadTranscript\x12\".substrat.v1.ReadTranscriptRequest\x1a#.substrat.v1.ReadTranscriptResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!substrat/v1/session_service.proto\x12\x0bsubstrat.v1\x1a\x17substrat/v1/event.proto\x1a\x19substrat/v1/session.proto\x1a\x16substrat/v1/turn.proto\"Q\n\x13ListSessionsRequest\x12\x1b\n\tpage_size\x18\x01 \x01(\x05R\x08pageSize\x12\x1d\n\npage_token\x18\x02 \x01(\tR\tpageToken\"p\n\x14ListSessionsResponse\x12\x30\n\x08sessions\x18\x01 \x03(\x0b\x32\x14.substrat.v1.SessionR\x08sessions\x12&\n\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"-\n\x11GetSessionRequest\x12\x18\n\x07session\x18\x01 \x01(\tR\x07session\"D\n\x12GetSessionResponse\x12.\n\x07session\x18\x01 \x01(\x0b\x32\x14.substrat.v1.SessionR\x07session\"P\n\x15SuspendSessionRequest\x12\x18\n\x07session\x18\x01 \x01(\tR\x07session\x12\x1d\n\nrequest_id\x18\x02 \x01(\tR\trequestId\"H\n\x16SuspendSessionResponse\x12.\n\x07session\x18\x01 \x01(\x0b\x32\x14.substrat.v1.SessionR\x07session\"O\n\x14ResumeSessionRequest\x12\x18\n\x07session\x18\x01 \x01(\tR\x07session\x12\x1d\n\nrequest_id\x18\x02 \x01(\tR\trequestId\"G\n\x15ResumeSessionResponse\x12.\n\x07session\x18\x01 \x01(\x0b\x32\x14.substrat.v1.SessionR\x07session\"O\n\x14\x44\x65leteSessionRequest\x12\x18\n\x07session\x18\x01 \x01(\tR\x07session\x12\x1d\n\nrequest_id\x18\x02 \x01(\tR\trequestId\"6\n\x15\x44\x65leteSessionResponse\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\"\xa0\x01\n\x11ListEventsRequest\x12\x14\n\x05\x61gent\x18\x01 \x01(\tR\x05\x61gent\x12#\n\rfrom_sequence\x18\x02 \x01(\x04R\x0c\x66romSequence\x12\x14\n\x05types\x18\x03 \x03(\tR\x05types\x12\x1b\n\tpage_size\x18\x04 \x01(\x05R\x08pageSize\x12\x1d\n\npage_token\x18\x05 \x01(\tR\tpageToken\"h\n\x12ListEventsResponse\x12*\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x12.substrat.v1.EventR\x06\x65vents\x12&\n\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"e\n\x12WatchEventsRequest\x12\x14\n\x05\x61gent\x18\x01 \x01(\tR\x05\x61gent\x12#\n\rfrom_sequence\x18\x02 \x01(\x04R\x0c\x66romSequence\x12\x14\n\x05types\x18\x03 \x03(\tR\x05types\"?\n\x13WatchEventsResponse\x12(\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x12.substrat.v1.EventR\x05\x65vent\"E\n\x15ReadTranscriptRequest\x12\x14\n\x05\x61gent\x18\x01 \x01(\tR\x05\x61gent\x12\x16\n\x06\x66ollow\x18\x02 \x01(\x08R\x06\x66ollow\",\n\x16ReadTranscriptResponse\x12\x12\n\x04text\x18\x01 \x01(\tR\x04text\"\x84\x01\n\x10ListTurnsRequest\x12\x14\n\x05\x61gent\x18\x01 \x01(\tR\x05\x61gent\x12\x1b\n\tpage_size\x18\x02 \x01(\x05R\x08pageSize\x12\x1d\n\npage_token\x18\x03 \x01(\tR\tpageToken\x12\x1e\n\nincomplete\x18\x04 \x01(\x08R\nincomplete\"k\n\x11ListTurnsResponse\x12.\n\x05turns\x18\x01 \x03(\x0b\x32\x18.substrat.v1.TurnSummaryR\x05turns\x12&\n\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\")\n\x0eGetTurnRequest\x12\x17\n\x07turn_id\x18\x01 \x01(\tR\x06turnId\"G\n\x0fGetTurnResponse\x12\x34\n\x06record\x18\x01 \x01(\x0b\x32\x1c.substrat.v1.ExecutionRecordR\x06record\",\n\x11ReplayTurnRequest\x12\x17\n\x07turn_id\x18\x01 \x01(\tR\x06turnId\"\xaa\x01\n\x12ReplayTurnResponse\x12\x41\n\x0e\x66inal_response\x18\x01 \x01(\x0b\x32\x1a.substrat.v1.FinalResponseR\rfinalResponse\x12\x35\n\nhash_match\x18\x02 \x01(\x0e\x32\x16.substrat.v1.HashMatchR\thashMatch\x12\x1a\n\x08sequence\x18\x03 \x01(\x04R\x08sequence2\xa0\x07\n\x0eSessionService\x12S\n\x0cListSessions\x12 .substrat.v1.ListSessionsRequest\x1a!.substrat.v1.ListSessionsResponse\x12M\n\nGetSession\x12\x1e.substrat.v1.GetSessionRequest\x1a\x1f.substrat.v1.GetSessionResponse\x12Y\n\x0eSuspendSession\x12\".substrat.v1.SuspendSessionRequest\x1a#.substrat.v1.SuspendSessionResponse\x12V\n\rResumeSession\x12!.substrat.v1.ResumeSessionRequest\x1a\".substrat.v1.ResumeSessionResponse\x12V\n\rDeleteSession\x12!.substrat.v1.DeleteSessionRequest\x1a\".substrat.v1.DeleteSessionResponse\x12M\n\nListEvents\x12\x1e.substrat.v1.ListEventsRequest\x1a\x1f.substrat.v1.ListEventsResponse\x12R\n\x0bWatchEvents\x12\x1f.substrat.v1.WatchEventsRequest\x1a .substrat.v1.WatchEventsResponse0\x01\x12[\n\x0eReadTranscript\x12\".substrat.v1.ReadTranscriptRequest\x1a#.substrat.v1.ReadTranscriptResponse0\x01\x12J\n\tListTurns\x12\x1d.substrat.v1.ListTurnsRequest\x1a\x1e.substrat.v1.ListTurnsResponse\x12\x44\n\x07GetTurn\x12\x1b.substrat.v1.GetTurnRequest\x1a\x1c.substrat.v1.GetTurnResponse\x12M\n\nReplayTurn\x12\x1e.substrat.v1.ReplayTurnRequest\x1a\x1f.substrat.v1.ReplayTurnResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'substrat.v1.session_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_LISTSESSIONSREQUEST']._serialized_start=102
-  _globals['_LISTSESSIONSREQUEST']._serialized_end=183
-  _globals['_LISTSESSIONSRESPONSE']._serialized_start=185
-  _globals['_LISTSESSIONSRESPONSE']._serialized_end=297
-  _globals['_GETSESSIONREQUEST']._serialized_start=299
-  _globals['_GETSESSIONREQUEST']._serialized_end=344
-  _globals['_GETSESSIONRESPONSE']._serialized_start=346
-  _globals['_GETSESSIONRESPONSE']._serialized_end=414
-  _globals['_SUSPENDSESSIONREQUEST']._serialized_start=416
-  _globals['_SUSPENDSESSIONREQUEST']._serialized_end=496
-  _globals['_SUSPENDSESSIONRESPONSE']._serialized_start=498
-  _globals['_SUSPENDSESSIONRESPONSE']._serialized_end=570
-  _globals['_RESUMESESSIONREQUEST']._serialized_start=572
-  _globals['_RESUMESESSIONREQUEST']._serialized_end=651
-  _globals['_RESUMESESSIONRESPONSE']._serialized_start=653
-  _globals['_RESUMESESSIONRESPONSE']._serialized_end=724
-  _globals['_DELETESESSIONREQUEST']._serialized_start=726
-  _globals['_DELETESESSIONREQUEST']._serialized_end=805
-  _globals['_DELETESESSIONRESPONSE']._serialized_start=807
-  _globals['_DELETESESSIONRESPONSE']._serialized_end=861
-  _globals['_LISTEVENTSREQUEST']._serialized_start=864
-  _globals['_LISTEVENTSREQUEST']._serialized_end=1024
-  _globals['_LISTEVENTSRESPONSE']._serialized_start=1026
-  _globals['_LISTEVENTSRESPONSE']._serialized_end=1130
-  _globals['_WATCHEVENTSREQUEST']._serialized_start=1132
-  _globals['_WATCHEVENTSREQUEST']._serialized_end=1233
-  _globals['_WATCHEVENTSRESPONSE']._serialized_start=1235
-  _globals['_WATCHEVENTSRESPONSE']._serialized_end=1298
-  _globals['_READTRANSCRIPTREQUEST']._serialized_start=1300
-  _globals['_READTRANSCRIPTREQUEST']._serialized_end=1369
-  _globals['_READTRANSCRIPTRESPONSE']._serialized_start=1371
-  _globals['_READTRANSCRIPTRESPONSE']._serialized_end=1415
-  _globals['_SESSIONSERVICE']._serialized_start=1418
-  _globals['_SESSIONSERVICE']._serialized_end=2121
+  _globals['_LISTSESSIONSREQUEST']._serialized_start=126
+  _globals['_LISTSESSIONSREQUEST']._serialized_end=207
+  _globals['_LISTSESSIONSRESPONSE']._serialized_start=209
+  _globals['_LISTSESSIONSRESPONSE']._serialized_end=321
+  _globals['_GETSESSIONREQUEST']._serialized_start=323
+  _globals['_GETSESSIONREQUEST']._serialized_end=368
+  _globals['_GETSESSIONRESPONSE']._serialized_start=370
+  _globals['_GETSESSIONRESPONSE']._serialized_end=438
+  _globals['_SUSPENDSESSIONREQUEST']._serialized_start=440
+  _globals['_SUSPENDSESSIONREQUEST']._serialized_end=520
+  _globals['_SUSPENDSESSIONRESPONSE']._serialized_start=522
+  _globals['_SUSPENDSESSIONRESPONSE']._serialized_end=594
+  _globals['_RESUMESESSIONREQUEST']._serialized_start=596
+  _globals['_RESUMESESSIONREQUEST']._serialized_end=675
+  _globals['_RESUMESESSIONRESPONSE']._serialized_start=677
+  _globals['_RESUMESESSIONRESPONSE']._serialized_end=748
+  _globals['_DELETESESSIONREQUEST']._serialized_start=750
+  _globals['_DELETESESSIONREQUEST']._serialized_end=829
+  _globals['_DELETESESSIONRESPONSE']._serialized_start=831
+  _globals['_DELETESESSIONRESPONSE']._serialized_end=885
+  _globals['_LISTEVENTSREQUEST']._serialized_start=888
+  _globals['_LISTEVENTSREQUEST']._serialized_end=1048
+  _globals['_LISTEVENTSRESPONSE']._serialized_start=1050
+  _globals['_LISTEVENTSRESPONSE']._serialized_end=1154
+  _globals['_WATCHEVENTSREQUEST']._serialized_start=1156
+  _globals['_WATCHEVENTSREQUEST']._serialized_end=1257
+  _globals['_WATCHEVENTSRESPONSE']._serialized_start=1259
+  _globals['_WATCHEVENTSRESPONSE']._serialized_end=1322
+  _globals['_READTRANSCRIPTREQUEST']._serialized_start=1324
+  _globals['_READTRANSCRIPTREQUEST']._serialized_end=1393
+  _globals['_READTRANSCRIPTRESPONSE']._serialized_start=1395
+  _globals['_READTRANSCRIPTRESPONSE']._serialized_end=1439
+  _globals['_LISTTURNSREQUEST']._serialized_start=1442
+  _globals['_LISTTURNSREQUEST']._serialized_end=1574
+  _globals['_LISTTURNSRESPONSE']._serialized_start=1576
+  _globals['_LISTTURNSRESPONSE']._serialized_end=1683
+  _globals['_GETTURNREQUEST']._serialized_start=1685
+  _globals['_GETTURNREQUEST']._serialized_end=1726
+  _globals['_GETTURNRESPONSE']._serialized_start=1728
+  _globals['_GETTURNRESPONSE']._serialized_end=1799
+  _globals['_REPLAYTURNREQUEST']._serialized_start=1801
+  _globals['_REPLAYTURNREQUEST']._serialized_end=1845
+  _globals['_REPLAYTURNRESPONSE']._serialized_start=1848
+  _globals['_REPLAYTURNRESPONSE']._serialized_end=2018
+  _globals['_SESSIONSERVICE']._serialized_start=2021
+  _globals['_SESSIONSERVICE']._serialized_end=2949
 # @@protoc_insertion_point(module_scope)

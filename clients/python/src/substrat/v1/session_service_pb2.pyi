@@ -1,5 +1,6 @@
 from substrat.v1 import event_pb2 as _event_pb2
 from substrat.v1 import session_pb2 as _session_pb2
+from substrat.v1 import turn_pb2 as _turn_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -129,3 +130,51 @@ class ReadTranscriptResponse(_message.Message):
     TEXT_FIELD_NUMBER: _ClassVar[int]
     text: str
     def __init__(self, text: _Optional[str] = ...) -> None: ...
+
+class ListTurnsRequest(_message.Message):
+    __slots__ = ("agent", "page_size", "page_token", "incomplete")
+    AGENT_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    INCOMPLETE_FIELD_NUMBER: _ClassVar[int]
+    agent: str
+    page_size: int
+    page_token: str
+    incomplete: bool
+    def __init__(self, agent: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., incomplete: _Optional[bool] = ...) -> None: ...
+
+class ListTurnsResponse(_message.Message):
+    __slots__ = ("turns", "next_page_token")
+    TURNS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    turns: _containers.RepeatedCompositeFieldContainer[_turn_pb2.TurnSummary]
+    next_page_token: str
+    def __init__(self, turns: _Optional[_Iterable[_Union[_turn_pb2.TurnSummary, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class GetTurnRequest(_message.Message):
+    __slots__ = ("turn_id",)
+    TURN_ID_FIELD_NUMBER: _ClassVar[int]
+    turn_id: str
+    def __init__(self, turn_id: _Optional[str] = ...) -> None: ...
+
+class GetTurnResponse(_message.Message):
+    __slots__ = ("record",)
+    RECORD_FIELD_NUMBER: _ClassVar[int]
+    record: _turn_pb2.ExecutionRecord
+    def __init__(self, record: _Optional[_Union[_turn_pb2.ExecutionRecord, _Mapping]] = ...) -> None: ...
+
+class ReplayTurnRequest(_message.Message):
+    __slots__ = ("turn_id",)
+    TURN_ID_FIELD_NUMBER: _ClassVar[int]
+    turn_id: str
+    def __init__(self, turn_id: _Optional[str] = ...) -> None: ...
+
+class ReplayTurnResponse(_message.Message):
+    __slots__ = ("final_response", "hash_match", "sequence")
+    FINAL_RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    HASH_MATCH_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    final_response: _turn_pb2.FinalResponse
+    hash_match: _turn_pb2.HashMatch
+    sequence: int
+    def __init__(self, final_response: _Optional[_Union[_turn_pb2.FinalResponse, _Mapping]] = ..., hash_match: _Optional[_Union[_turn_pb2.HashMatch, str]] = ..., sequence: _Optional[int] = ...) -> None: ...

@@ -75,6 +75,21 @@ class SessionServiceStub:
                 request_serializer=substrat_dot_v1_dot_session__service__pb2.ReadTranscriptRequest.SerializeToString,
                 response_deserializer=substrat_dot_v1_dot_session__service__pb2.ReadTranscriptResponse.FromString,
                 _registered_method=True)
+        self.ListTurns = channel.unary_unary(
+                '/substrat.v1.SessionService/ListTurns',
+                request_serializer=substrat_dot_v1_dot_session__service__pb2.ListTurnsRequest.SerializeToString,
+                response_deserializer=substrat_dot_v1_dot_session__service__pb2.ListTurnsResponse.FromString,
+                _registered_method=True)
+        self.GetTurn = channel.unary_unary(
+                '/substrat.v1.SessionService/GetTurn',
+                request_serializer=substrat_dot_v1_dot_session__service__pb2.GetTurnRequest.SerializeToString,
+                response_deserializer=substrat_dot_v1_dot_session__service__pb2.GetTurnResponse.FromString,
+                _registered_method=True)
+        self.ReplayTurn = channel.unary_unary(
+                '/substrat.v1.SessionService/ReplayTurn',
+                request_serializer=substrat_dot_v1_dot_session__service__pb2.ReplayTurnRequest.SerializeToString,
+                response_deserializer=substrat_dot_v1_dot_session__service__pb2.ReplayTurnResponse.FromString,
+                _registered_method=True)
 
 
 class SessionServiceServicer:
@@ -139,6 +154,28 @@ class SessionServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListTurns(self, request, context):
+        """Lists the turns of one agent, oldest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetTurn(self, request, context):
+        """Returns the execution record of a turn. NOT_FOUND (TURN_NOT_FOUND).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReplayTurn(self, request, context):
+        """Answers from the record of a turn, without asking a provider and without an effect. NOT_FOUND
+        (TURN_NOT_FOUND); FAILED_PRECONDITION (TURN_NOT_REPLAYABLE) where the record holds no answer.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SessionServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -181,6 +218,21 @@ def add_SessionServiceServicer_to_server(servicer, server):
                     servicer.ReadTranscript,
                     request_deserializer=substrat_dot_v1_dot_session__service__pb2.ReadTranscriptRequest.FromString,
                     response_serializer=substrat_dot_v1_dot_session__service__pb2.ReadTranscriptResponse.SerializeToString,
+            ),
+            'ListTurns': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTurns,
+                    request_deserializer=substrat_dot_v1_dot_session__service__pb2.ListTurnsRequest.FromString,
+                    response_serializer=substrat_dot_v1_dot_session__service__pb2.ListTurnsResponse.SerializeToString,
+            ),
+            'GetTurn': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetTurn,
+                    request_deserializer=substrat_dot_v1_dot_session__service__pb2.GetTurnRequest.FromString,
+                    response_serializer=substrat_dot_v1_dot_session__service__pb2.GetTurnResponse.SerializeToString,
+            ),
+            'ReplayTurn': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReplayTurn,
+                    request_deserializer=substrat_dot_v1_dot_session__service__pb2.ReplayTurnRequest.FromString,
+                    response_serializer=substrat_dot_v1_dot_session__service__pb2.ReplayTurnResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -400,6 +452,87 @@ class SessionService:
             '/substrat.v1.SessionService/ReadTranscript',
             substrat_dot_v1_dot_session__service__pb2.ReadTranscriptRequest.SerializeToString,
             substrat_dot_v1_dot_session__service__pb2.ReadTranscriptResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTurns(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/substrat.v1.SessionService/ListTurns',
+            substrat_dot_v1_dot_session__service__pb2.ListTurnsRequest.SerializeToString,
+            substrat_dot_v1_dot_session__service__pb2.ListTurnsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetTurn(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/substrat.v1.SessionService/GetTurn',
+            substrat_dot_v1_dot_session__service__pb2.GetTurnRequest.SerializeToString,
+            substrat_dot_v1_dot_session__service__pb2.GetTurnResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReplayTurn(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/substrat.v1.SessionService/ReplayTurn',
+            substrat_dot_v1_dot_session__service__pb2.ReplayTurnRequest.SerializeToString,
+            substrat_dot_v1_dot_session__service__pb2.ReplayTurnResponse.FromString,
             options,
             channel_credentials,
             insecure,

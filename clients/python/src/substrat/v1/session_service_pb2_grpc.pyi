@@ -53,6 +53,14 @@ class SessionServiceStub:
     """Streams events from a sequence on, past ones first, then as they become durable."""
     ReadTranscript: _grpc.UnaryStreamMultiCallable[_session_service_pb2.ReadTranscriptRequest, _session_service_pb2.ReadTranscriptResponse]
     """Streams the transcript of one agent, optionally following it."""
+    ListTurns: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.ListTurnsRequest, _session_service_pb2.ListTurnsResponse]
+    """Lists the turns of one agent, oldest first."""
+    GetTurn: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.GetTurnRequest, _session_service_pb2.GetTurnResponse]
+    """Returns the execution record of a turn. NOT_FOUND (TURN_NOT_FOUND)."""
+    ReplayTurn: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.ReplayTurnRequest, _session_service_pb2.ReplayTurnResponse]
+    """Answers from the record of a turn, without asking a provider and without an effect. NOT_FOUND
+    (TURN_NOT_FOUND); FAILED_PRECONDITION (TURN_NOT_REPLAYABLE) where the record holds no answer.
+    """
 
 @_typing.type_check_only
 class SessionServiceAsyncStub(SessionServiceStub):
@@ -79,6 +87,14 @@ class SessionServiceAsyncStub(SessionServiceStub):
     """Streams events from a sequence on, past ones first, then as they become durable."""
     ReadTranscript: _aio.UnaryStreamMultiCallable[_session_service_pb2.ReadTranscriptRequest, _session_service_pb2.ReadTranscriptResponse]  # type: ignore[assignment]
     """Streams the transcript of one agent, optionally following it."""
+    ListTurns: _aio.UnaryUnaryMultiCallable[_session_service_pb2.ListTurnsRequest, _session_service_pb2.ListTurnsResponse]  # type: ignore[assignment]
+    """Lists the turns of one agent, oldest first."""
+    GetTurn: _aio.UnaryUnaryMultiCallable[_session_service_pb2.GetTurnRequest, _session_service_pb2.GetTurnResponse]  # type: ignore[assignment]
+    """Returns the execution record of a turn. NOT_FOUND (TURN_NOT_FOUND)."""
+    ReplayTurn: _aio.UnaryUnaryMultiCallable[_session_service_pb2.ReplayTurnRequest, _session_service_pb2.ReplayTurnResponse]  # type: ignore[assignment]
+    """Answers from the record of a turn, without asking a provider and without an effect. NOT_FOUND
+    (TURN_NOT_FOUND); FAILED_PRECONDITION (TURN_NOT_REPLAYABLE) where the record holds no answer.
+    """
 
 class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
     """Low-level control of sessions, and their logs."""
@@ -150,5 +166,31 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_session_service_pb2.ReadTranscriptResponse], _abc.AsyncIterator[_session_service_pb2.ReadTranscriptResponse]]:
         """Streams the transcript of one agent, optionally following it."""
+
+    @_abc_1.abstractmethod
+    def ListTurns(
+        self,
+        request: _session_service_pb2.ListTurnsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_session_service_pb2.ListTurnsResponse, _abc.Awaitable[_session_service_pb2.ListTurnsResponse]]:
+        """Lists the turns of one agent, oldest first."""
+
+    @_abc_1.abstractmethod
+    def GetTurn(
+        self,
+        request: _session_service_pb2.GetTurnRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_session_service_pb2.GetTurnResponse, _abc.Awaitable[_session_service_pb2.GetTurnResponse]]:
+        """Returns the execution record of a turn. NOT_FOUND (TURN_NOT_FOUND)."""
+
+    @_abc_1.abstractmethod
+    def ReplayTurn(
+        self,
+        request: _session_service_pb2.ReplayTurnRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_session_service_pb2.ReplayTurnResponse, _abc.Awaitable[_session_service_pb2.ReplayTurnResponse]]:
+        """Answers from the record of a turn, without asking a provider and without an effect. NOT_FOUND
+        (TURN_NOT_FOUND); FAILED_PRECONDITION (TURN_NOT_REPLAYABLE) where the record holds no answer.
+        """
 
 def add_SessionServiceServicer_to_server(servicer: SessionServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -6,6 +6,7 @@ import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegen
 import type { Message } from "@bufbuild/protobuf";
 import type { Session } from "./session_pb.js";
 import type { Event } from "./event_pb.js";
+import type { ExecutionRecord, FinalResponse, HashMatch, TurnSummary } from "./turn_pb.js";
 
 /**
  * Describes the file substrat/v1/session_service.proto.
@@ -425,6 +426,169 @@ export declare type ReadTranscriptResponse = Message<"substrat.v1.ReadTranscript
 export declare const ReadTranscriptResponseSchema: GenMessage<ReadTranscriptResponse>;
 
 /**
+ * Request of ListTurns.
+ *
+ * @generated from message substrat.v1.ListTurnsRequest
+ */
+export declare type ListTurnsRequest = Message<"substrat.v1.ListTurnsRequest"> & {
+  /**
+   * Reference of the agent, also of a terminated one by id.
+   *
+   * @generated from field: string agent = 1;
+   */
+  agent: string;
+
+  /**
+   * Most turns to return: 1 to 1,000; 0 means 100.
+   *
+   * @generated from field: int32 page_size = 2;
+   */
+  pageSize: number;
+
+  /**
+   * next_page_token of the page before; empty for the first.
+   *
+   * @generated from field: string page_token = 3;
+   */
+  pageToken: string;
+
+  /**
+   * Whether only turns without an end of their own are returned: running and interrupted ones. A
+   * page may then be empty and have a next one.
+   *
+   * @generated from field: bool incomplete = 4;
+   */
+  incomplete: boolean;
+};
+
+/**
+ * Describes the message substrat.v1.ListTurnsRequest.
+ * Use `create(ListTurnsRequestSchema)` to create a new message.
+ */
+export declare const ListTurnsRequestSchema: GenMessage<ListTurnsRequest>;
+
+/**
+ * Response of ListTurns.
+ *
+ * @generated from message substrat.v1.ListTurnsResponse
+ */
+export declare type ListTurnsResponse = Message<"substrat.v1.ListTurnsResponse"> & {
+  /**
+   * The turns.
+   *
+   * @generated from field: repeated substrat.v1.TurnSummary turns = 1;
+   */
+  turns: TurnSummary[];
+
+  /**
+   * Token of the next page; empty on the last.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message substrat.v1.ListTurnsResponse.
+ * Use `create(ListTurnsResponseSchema)` to create a new message.
+ */
+export declare const ListTurnsResponseSchema: GenMessage<ListTurnsResponse>;
+
+/**
+ * Request of GetTurn.
+ *
+ * @generated from message substrat.v1.GetTurnRequest
+ */
+export declare type GetTurnRequest = Message<"substrat.v1.GetTurnRequest"> & {
+  /**
+   * Id of the turn, "exec-" and 16 hex digits.
+   *
+   * @generated from field: string turn_id = 1;
+   */
+  turnId: string;
+};
+
+/**
+ * Describes the message substrat.v1.GetTurnRequest.
+ * Use `create(GetTurnRequestSchema)` to create a new message.
+ */
+export declare const GetTurnRequestSchema: GenMessage<GetTurnRequest>;
+
+/**
+ * Response of GetTurn.
+ *
+ * @generated from message substrat.v1.GetTurnResponse
+ */
+export declare type GetTurnResponse = Message<"substrat.v1.GetTurnResponse"> & {
+  /**
+   * The record.
+   *
+   * @generated from field: substrat.v1.ExecutionRecord record = 1;
+   */
+  record?: ExecutionRecord | undefined;
+};
+
+/**
+ * Describes the message substrat.v1.GetTurnResponse.
+ * Use `create(GetTurnResponseSchema)` to create a new message.
+ */
+export declare const GetTurnResponseSchema: GenMessage<GetTurnResponse>;
+
+/**
+ * Request of ReplayTurn.
+ *
+ * @generated from message substrat.v1.ReplayTurnRequest
+ */
+export declare type ReplayTurnRequest = Message<"substrat.v1.ReplayTurnRequest"> & {
+  /**
+   * Id of the turn, "exec-" and 16 hex digits.
+   *
+   * @generated from field: string turn_id = 1;
+   */
+  turnId: string;
+};
+
+/**
+ * Describes the message substrat.v1.ReplayTurnRequest.
+ * Use `create(ReplayTurnRequestSchema)` to create a new message.
+ */
+export declare const ReplayTurnRequestSchema: GenMessage<ReplayTurnRequest>;
+
+/**
+ * Response of ReplayTurn.
+ *
+ * @generated from message substrat.v1.ReplayTurnResponse
+ */
+export declare type ReplayTurnResponse = Message<"substrat.v1.ReplayTurnResponse"> & {
+  /**
+   * How the turn ended, as it was recorded.
+   *
+   * @generated from field: substrat.v1.FinalResponse final_response = 1;
+   */
+  finalResponse?: FinalResponse | undefined;
+
+  /**
+   * Whether the recorded hash still fits the envelope.
+   *
+   * @generated from field: substrat.v1.HashMatch hash_match = 2;
+   */
+  hashMatch: HashMatch;
+
+  /**
+   * Sequence of the event that ended the turn.
+   *
+   * @generated from field: uint64 sequence = 3;
+   */
+  sequence: bigint;
+};
+
+/**
+ * Describes the message substrat.v1.ReplayTurnResponse.
+ * Use `create(ReplayTurnResponseSchema)` to create a new message.
+ */
+export declare const ReplayTurnResponseSchema: GenMessage<ReplayTurnResponse>;
+
+/**
  * Low-level control of sessions, and their logs.
  *
  * @generated from service substrat.v1.SessionService
@@ -511,6 +675,37 @@ export declare const SessionService: GenService<{
     methodKind: "server_streaming";
     input: typeof ReadTranscriptRequestSchema;
     output: typeof ReadTranscriptResponseSchema;
+  },
+  /**
+   * Lists the turns of one agent, oldest first.
+   *
+   * @generated from rpc substrat.v1.SessionService.ListTurns
+   */
+  listTurns: {
+    methodKind: "unary";
+    input: typeof ListTurnsRequestSchema;
+    output: typeof ListTurnsResponseSchema;
+  },
+  /**
+   * Returns the execution record of a turn. NOT_FOUND (TURN_NOT_FOUND).
+   *
+   * @generated from rpc substrat.v1.SessionService.GetTurn
+   */
+  getTurn: {
+    methodKind: "unary";
+    input: typeof GetTurnRequestSchema;
+    output: typeof GetTurnResponseSchema;
+  },
+  /**
+   * Answers from the record of a turn, without asking a provider and without an effect. NOT_FOUND
+   * (TURN_NOT_FOUND); FAILED_PRECONDITION (TURN_NOT_REPLAYABLE) where the record holds no answer.
+   *
+   * @generated from rpc substrat.v1.SessionService.ReplayTurn
+   */
+  replayTurn: {
+    methodKind: "unary";
+    input: typeof ReplayTurnRequestSchema;
+    output: typeof ReplayTurnResponseSchema;
   },
 }>;
 
