@@ -218,7 +218,8 @@ fn show(output: Output, record: &v1::ExecutionRecord) {
         match text(end.payload.as_ref(), "response") {
             Some(answer) => paragraph(output, "answer", &answer),
             None => {
-                paragraph(output, "end", &format!("{} {}", end.status, failure(end.error.as_ref())))
+                let end = format!("{} {}", end.status, failure(end.error.as_ref()));
+                paragraph(output, "end", &end);
             }
         }
     }

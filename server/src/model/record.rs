@@ -300,7 +300,7 @@ impl Recorder {
             }
             Event::TurnRetry(data) if data.turn_id == id => {
                 self.go_on_trying(entry);
-                self.end_attempt(entry, failure(data.class, &data.error));
+                self.end_attempt(entry, &failure(data.class, &data.error));
             }
             Event::TurnAttempt(data) if data.turn_id == id => self.go_on_trying(entry),
             // Only what was lost can stand between a turn and the next one.
@@ -315,14 +315,14 @@ impl Recorder {
         match &entry.event {
             Event::TurnComplete(data) if data.turn_id == id => {
                 self.go_on_trying(entry);
-                self.end_attempt(entry, Value::Null);
+                self.end_attempt(entry, &Value::Null);
                 self.decide(entry, "direct match");
                 let payload = json!({ "response": data.response });
                 self.respond(entry, TurnState::Completed, "ok", payload, Value::Null);
             }
             Event::TurnFailed(data) if data.turn_id == id => {
                 let error = failure(data.class, &data.error);
-                self.end_attempt(entry, error.clone());
+                self.end_attempt(entry, &error);
                 self.decide(entry, "routing failed");
                 self.respond(entry, TurnState::Failed, "error", Value::Null, error);
             }
@@ -333,7 +333,7 @@ impl Recorder {
                     Party::Agent(_) => "an agent",
                 };
                 let error = json!({ "code": "cancelled", "message": format!("cancelled by {by}") });
-                self.end_attempt(entry, error.clone());
+                self.end_attempt(entry, &error);
                 self.respond(entry, TurnState::Cancelled, "cancelled", Value::Null, error);
             }
             Event::TurnInterrupted(data) if data.turn_id == id => {
@@ -388,7 +388,7 @@ impl Recorder {
     }
 
     /// Ends the attempt that runs, if one does.
-    fn end_attempt(&mut self, entry: &Entry, exception: Value) {
+    fn end_attempt(&mut self, entry: &Entry, exception: &Value) {
         if !std::mem::take(&mut self.trying) {
             return;
         }
