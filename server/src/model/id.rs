@@ -145,13 +145,19 @@ prefixed! {
     MulticastId = "multicast"
 }
 
-impl CallId {
-    /// A new identity.
-    pub fn fresh(ids: &mut dyn IdSource) -> Self {
-        let bits = ids.next_u128();
-        Self((bits >> 64) as u64 ^ bits as u64)
-    }
+macro_rules! fresh {
+    ($($name:ident)+) => {$(
+        impl $name {
+            /// A new identity.
+            pub fn fresh(ids: &mut dyn IdSource) -> Self {
+                let bits = ids.next_u128();
+                Self((bits >> 64) as u64 ^ bits as u64)
+            }
+        }
+    )+};
 }
+
+fresh! { CallId ReminderId SubscriptionId MulticastId }
 
 /// Bits of a turn's id that its sequence makes; those above are the first ones of its session's.
 const SEQ_BITS: u32 = 48;

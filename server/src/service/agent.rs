@@ -186,7 +186,7 @@ impl AgentService for Api {
                 instructions: message.instructions.into(),
                 role: message.role,
                 workspace: request::given(message.workspace),
-                workspace_subdir: None,
+                workspace_subdir: request::given(message.workspace_subdir),
                 metadata: message.metadata.into_iter().collect(),
                 budgets: budget::given(message.budget, message.tree_budget),
             },
@@ -452,5 +452,12 @@ fn inspection(state: &State, agent: &Agent) -> v1::InspectAgentResponse {
         inbox: request::page(inbox, INSPECTED_MESSAGES).0,
         children: children.map(|child| convert::agent_brief(state, child)).collect(),
         recent: Vec::new(),
+        reminders: agent.reminders.iter().map(convert::reminder).collect(),
+        subscriptions: agent
+            .subscriptions
+            .iter()
+            .map(|one| convert::subscription(state, one))
+            .collect(),
+        multicasts: agent.multicasts.iter().map(|one| convert::multicast(state, one)).collect(),
     }
 }

@@ -7,8 +7,9 @@ use substrat_proto::v1;
 
 use super::budget;
 use crate::model::{
-    Access, Activity, Agent, AgentId, Entry, Gate, Kind, Message, MessageEnqueued, Party, Scope,
-    Session, SessionState, State, Timestamp, Turn, Usage, Workspace,
+    Access, Activity, Agent, AgentId, Entry, Gate, Kind, Message, MessageEnqueued, Multicast,
+    Party, Reminder, Scope, Session, SessionState, State, Subscription, Timestamp, Turn, Usage,
+    Workspace,
 };
 use crate::workspace::Files;
 
@@ -42,6 +43,7 @@ pub(super) fn agent(state: &State, agent: &Agent) -> v1::Agent {
         role: agent.role.clone(),
         instructions: agent.instructions.to_string(),
         workspace_id: agent.workspace.map(|id| id.to_string()).unwrap_or_default(),
+        workspace_subdir: agent.workspace_subdir.clone(),
         state: activity.into(),
         gated: agent.gate != Gate::Open,
         permits,
@@ -93,6 +95,38 @@ fn kind(kind: Kind) -> v1::MessageKind {
         Kind::Multicast => v1::MessageKind::Multicast,
         Kind::Error => v1::MessageKind::Error,
     }
+}
+
+pub(super) fn reminder(reminder: &Reminder) -> v1::Reminder {
+    v1::Reminder {
+        id: reminder.id.to_string(),
+        reason: reminder.reason.to_string(),
+        due_time: Some(timestamp(reminder.due)),
+        every_seconds: reminder.every.unwrap_or_default(),
+    }
+}
+
+pub(super) fn subscription(state: &State, subscription: &Subscription) -> v1::Subscription {
+    v1::Subscription {
+        id: subscription.id.to_string(),
+        target: path(state, subscription.target),
+        transition: format!("{}->{}", subscription.from, subscription.to),
+        once: subscription.once,
+    }
+}
+
+pub(super) fn multicast(state: &State, multicast: &Multicast) -> v1::Multicast {
+    let (answered, open): (Vec<_>, Vec<_>) = multicast.copies.iter().partition(|one| one.answered);
+    v1::Multicast {
+        id: multicast.id.to_string(),
+        answered: u32::try_from(answered.len()).unwrap_or(u32::MAX),
+        open: open.iter().map(|copy| path(state, copy.recipient)).collect(),
+        end_time: Some(timestamp(multicast.until)),
+    }
+}
+
+fn path(state: &State, id: AgentId) -> String {
+    state.agent(id).map(|agent| state.path(agent)).unwrap_or_default()
 }
 
 pub(super) fn message(message: &Message, recipient: Party, recipient_name: &str) -> v1::Message {

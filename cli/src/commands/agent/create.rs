@@ -31,6 +31,9 @@ pub(crate) struct Args {
     /// Workspace, by name [default: the parent's]
     #[arg(long)]
     workspace: Option<String>,
+    /// Folder of the workspace that is to be all it sees
+    #[arg(long, value_name = "PATH")]
+    workspace_subdir: Option<String>,
     /// A label; may be given more than once
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = super::update::label)]
     labels: Vec<(String, String)>,
@@ -64,6 +67,7 @@ pub(super) async fn run(context: &Context, args: Args) -> Result<(), Error> {
         instructions: instructions.unwrap_or_default(),
         role: args.role.unwrap_or_default(),
         workspace: args.workspace.unwrap_or_default(),
+        workspace_subdir: args.workspace_subdir.unwrap_or_default(),
         metadata: args.labels.into_iter().collect(),
         request_id: args.request_id.unwrap_or_else(request_id),
         budget: Some(args.budgets.own()),

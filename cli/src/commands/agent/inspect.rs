@@ -38,15 +38,41 @@ pub(super) async fn run(context: &Context, args: Args) -> Result<(), Error> {
             line(&format!("turn       {} for {since}{tools}{waits}", turn.id));
         }
         for message in &response.inbox {
-            let first = message.text.lines().next().unwrap_or_default();
-            line(&format!("unread     from {}: {first}", message.sender));
+            line(&format!("unread     from {}: {}", message.sender, first_line(&message.text)));
         }
         for child in &response.children {
             line(&format!("child      {}: {}", child.name, state_word(child)));
         }
+        waiting(response);
         line(&output.bold("recent"));
         for event in &response.recent {
             line(&event_line(output, event, ""));
         }
     })
+}
+
+/// What it waits for beside messages.
+fn waiting(response: &v1::InspectAgentResponse) {
+    for reminder in &response.reminders {
+        let again = match reminder.every_seconds {
+            0 => String::new(),
+            seconds => format!(", every {seconds} s"),
+        };
+        let due = time::date(reminder.due_time.as_ref());
+        line(&format!("reminder   {} at {due}{again}", first_line(&reminder.reason)));
+    }
+    for subscription in &response.subscriptions {
+        let once = if subscription.once { ", once" } else { "" };
+        line(&format!("watches    {} {}{once}", subscription.target, subscription.transition));
+    }
+    for multicast in &response.multicasts {
+        let open = multicast.open.join(", ");
+        let until = time::date(multicast.end_time.as_ref());
+        let answered = multicast.answered;
+        line(&format!("broadcast  {answered} answered; until {until} waiting for {open}"));
+    }
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
 }

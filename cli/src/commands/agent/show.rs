@@ -65,7 +65,9 @@ pub(super) fn agent(output: Output, agent: &v1::Agent) {
         line(&format!("role       {}", agent.role));
     }
     if !agent.workspace_id.is_empty() {
-        line(&format!("workspace  {}", agent.workspace_id));
+        let folder = agent.workspace_subdir.as_str();
+        let folder = if folder.is_empty() { "" } else { &format!(", folder {folder}") };
+        line(&format!("workspace  {}{folder}", agent.workspace_id));
     }
     for (key, value) in &agent.metadata {
         line(&format!("label      {key} = {value}"));
