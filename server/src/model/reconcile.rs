@@ -1,11 +1,14 @@
 //! What a daemon finds when it starts after one that died, as events.
 //!
 //! Live sessions become suspended, running turns interrupted; the messages of those turns are
-//! still in their inboxes and start new turns by themselves. Roots are told by policy.
+//! still in their inboxes and start new turns by themselves. A turn that USER had cancelled is
+//! cancelled. Roots are told by policy.
 
 use super::decide::{Context, Draft, Plan};
 use super::message::{Kind, Party};
-use super::{Agent, Blob, DaemonRecovered, Resume, SessionState, Stage, State, SuspendResult};
+use super::{
+    Agent, Blob, DaemonRecovered, Resume, SessionState, Stage, State, SuspendResult, Turn,
+};
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -29,7 +32,10 @@ pub fn reconcile(state: &State, cx: &mut Context<'_>) -> Reconciliation {
     let mut lost: Vec<&Agent> = Vec::new();
     let mut plan = Plan::new(state, cx);
     for agent in state.agents() {
-        if let Some(turn) = agent.turn() {
+        if let Some(turn) = agent.turn().filter(|turn| turn.is_cancelled_by_user()) {
+            plan.close_calls(agent, turn, super::decide::UNKNOWN);
+            plan.end_cancelled(agent, turn);
+        } else if let Some(turn) = agent.turn() {
             found.interrupted_turns += 1;
             found.orphaned_calls += turn.calls.len() as u32;
             found.returned_messages += turn.messages.len() as u32;
@@ -50,7 +56,7 @@ pub fn reconcile(state: &State, cx: &mut Context<'_>) -> Reconciliation {
         }
     }
     let most = plan.cx.policy.max_setbacks;
-    let given_up = |agent: &Agent| agent.turn().is_some() && agent.setbacks + 1 >= most;
+    let given_up = |agent: &Agent| lost_turn(agent).is_some() && agent.setbacks + 1 >= most;
     let prompts = recovery_prompts(state, plan.cx.policy.resume, &lost);
     // A prompt would wake an agent that is to be left alone.
     for (agent, text) in prompts.into_iter().filter(|(agent, _)| !given_up(agent)) {
@@ -112,9 +118,14 @@ fn recovery_prompts<'a>(
     prompts
 }
 
+/// The turn that an agent lost with the daemon.
+fn lost_turn(agent: &Agent) -> Option<&Turn> {
+    agent.turn().filter(|turn| !turn.is_cancelled_by_user())
+}
+
 fn recovery_prompt(agent: &Agent, team: &[String]) -> String {
     let mut text = "The daemon restarted after a crash.".to_owned();
-    if let Some(turn) = agent.turn() {
+    if let Some(turn) = lost_turn(agent) {
         text += match turn.stage() {
             Stage::AfterFailure => {
                 " Your turn was interrupted after an attempt at it had failed, before the next one."

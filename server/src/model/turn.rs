@@ -45,6 +45,13 @@ impl Turn {
     }
 }
 
+impl Turn {
+    /// Whether USER asked for its end: it does not come again.
+    pub fn is_cancelled_by_user(&self) -> bool {
+        self.cancelling == Some(Party::User)
+    }
+}
+
 /// A tool call without a result yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {

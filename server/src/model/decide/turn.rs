@@ -37,7 +37,7 @@ impl Plan<'_, '_> {
                 self.complete_turn(agent, turn, response, saved, attended);
             }
             TurnEnd::Failed { class, error } => self.fail_turn(agent, turn, class, error, attended),
-            TurnEnd::Cancelled => self.end_cancelled(agent, turn),
+            TurnEnd::Cancelled => self.end_asked(agent, turn),
         }
         Outcome::Turn(turn.id)
     }
@@ -114,14 +114,17 @@ impl Plan<'_, '_> {
         self.bootstrap_children(agent, turn.id);
     }
 
-    fn end_cancelled(&mut self, agent: &Agent, turn: &Turn) {
-        let session = agent.session.id;
-        let by = turn.cancelling.unwrap_or(Party::System);
-        let name = agent.name.clone();
-        if by == Party::System {
+    fn end_asked(&mut self, agent: &Agent, turn: &Turn) {
+        if turn.is_cancelled_by_user() {
+            self.end_cancelled(agent, turn);
+        } else {
             self.interrupt(agent, turn, true);
-            return;
         }
+    }
+
+    /// Ends a turn that USER cancelled.
+    pub(in crate::model) fn end_cancelled(&mut self, agent: &Agent, turn: &Turn) {
+        let (session, name, by) = (agent.session.id, agent.name.clone(), Party::User);
         for message in messages_of(agent, turn).filter(|message| message.sender == Party::User) {
             let reason = DiscardReason::Cancelled;
             self.push(session, MessageDiscarded { message_id: message.id, reason });
@@ -203,8 +206,10 @@ impl Plan<'_, '_> {
         }
     }
 
-    /// Gives every open tool call of a turn a result, so that its history is valid.
+    /// Gives every open tool call of a turn a result, so that its history is valid: that USER
+    /// cancelled the turn, or else this error.
     pub(in crate::model) fn close_calls(&mut self, agent: &Agent, turn: &Turn, error: &str) {
+        let error = if turn.is_cancelled_by_user() { ABORTED } else { error };
         for call in &turn.calls {
             self.push(
                 agent.session.id,
@@ -229,7 +234,8 @@ impl Plan<'_, '_> {
         let Some(running) = running else {
             return Err(Rejection::NoTurn { name: agent.name.clone(), turn });
         };
-        if running.cancelling.is_none() {
+        // The daemon, too, may have asked it to end, but would start it again.
+        if !running.is_cancelled_by_user() {
             self.ask_to_end(agent, running, Party::User);
         }
         Ok(Outcome::Turn(running.id))

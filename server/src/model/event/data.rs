@@ -480,7 +480,7 @@ data! {
         /// Name of the tool.
         tool: Arc<str>,
         /// What it returned.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
         result: Option<Json>,
         /// Why it failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -557,6 +557,11 @@ data! {
 
     /// Data of `daemon.stopped`.
     DaemonStopped {}
+}
+
+/// A value that is there, `null` too: a tool may return that.
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::Error> {
+    Json::deserialize(deserializer).map(Some)
 }
 
 macro_rules! words {

@@ -19,6 +19,10 @@ enum Step {
     Retry { agent: u8 },
     Attempt { agent: u8 },
     Cancel { agent: u8 },
+    AskToEnd { agent: u8 },
+    CancelAll,
+    EndCancelled { agent: u8 },
+    LateTool { call: u8 },
     Gate { agent: u8 },
     Ungate { agent: u8 },
     Permit { agent: u8 },
@@ -102,6 +106,10 @@ fn step() -> impl Strategy<Value = Step> {
         1 => n().prop_map(|agent| S::Retry { agent }),
         1 => n().prop_map(|agent| S::Attempt { agent }),
         2 => n().prop_map(|agent| S::Cancel { agent }),
+        2 => n().prop_map(|agent| S::AskToEnd { agent }),
+        1 => Just(S::CancelAll),
+        2 => n().prop_map(|agent| S::EndCancelled { agent }),
+        1 => n().prop_map(|call| S::LateTool { call }),
         1 => n().prop_map(|agent| S::Gate { agent }),
         1 => n().prop_map(|agent| S::Ungate { agent }),
         1 => n().prop_map(|agent| S::Permit { agent }),
@@ -231,10 +239,29 @@ impl World {
         }
     }
 
+    /// Finishes a file tool whose call may be over, in a turn that may be, too.
+    fn finish_any_tool(&mut self, number: u8) {
+        let calls = self.entries.iter().filter_map(|entry| match &entry.event {
+            Event::ToolCallInvoked(data) if &*data.tool == "read_file" => {
+                Some((entry.session?, data.turn_id, data.call_id))
+            }
+            _ => None,
+        });
+        let calls: Vec<_> = calls.collect();
+        let Some(&(session, turn, call)) = calls.get(usize::from(number) % calls.len().max(1))
+        else {
+            return;
+        };
+        let Some(agent) = self.state.agent_of(session).map(|agent| agent.id) else { return };
+        let result = Err("late".to_owned());
+        self.run(Command::FinishTool { agent, turn, call, result }).expect("never rejected");
+    }
+
     fn step(&mut self, step: Step) {
         match step {
             Step::Create { name } => {
-                let agent = NewAgent { name: format!("n{name}"), ..NewAgent::default() };
+                let (name, workspace) = (format!("n{name}"), Some("desk".into()));
+                let agent = NewAgent { name, workspace, ..NewAgent::default() };
                 let _ = self.run(Command::CreateAgent { agent, parent: None });
             }
             Step::Send { agent, urgent, key } => {
@@ -316,6 +343,9 @@ impl World {
                     self.finish(&agent, TurnEnd::Cancelled, false);
                 }
             }
+            Step::AskToEnd { agent } => {
+                let _ = self.run(Command::CancelTurn { agent: self.reference(agent), turn: None });
+            }
             Step::Gate { agent } => {
                 let _ = self.run(Command::Gate { agent: self.reference(agent) });
             }
@@ -369,6 +399,16 @@ impl World {
                     let _ = self.run(Command::DeleteSession { session });
                 }
             }
+            Step::CancelAll => {
+                self.run(Command::CancelAll).expect("never rejected");
+            }
+            Step::EndCancelled { agent } => {
+                let asked = |agent: &Agent| agent.turn().is_some_and(|t| t.cancelling.is_some());
+                if let Some(agent) = self.pick_busy(*agent).filter(asked) {
+                    self.finish(&agent, TurnEnd::Cancelled, false);
+                }
+            }
+            Step::LateTool { call } => self.finish_any_tool(*call),
             Step::Ack => {
                 let messages = self.state.user_inbox().iter().map(|m| m.id).take(2).collect();
                 self.run(Command::AckInbox { messages }).expect("never rejected");
@@ -436,7 +476,10 @@ impl StateMachineTest for Core {
     type Reference = Steps;
 
     fn init_test((): &()) -> World {
-        World::new(3)
+        let mut world = World::new(3);
+        let desk = Command::CreateWorkspace { name: "desk".into(), parent: None };
+        world.run(desk).expect("its name is free");
+        world
     }
 
     fn apply(mut world: World, (): &(), step: Step) -> World {

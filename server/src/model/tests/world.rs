@@ -25,6 +25,14 @@ pub(super) struct Fate {
     pub(super) discarded: u32,
 }
 
+/// The tool calls of a turn.
+#[derive(Debug, Default)]
+struct Calls {
+    ended: bool,
+    /// How many results each has.
+    results: BTreeMap<CallId, u32>,
+}
+
 pub(super) struct World {
     pub(super) state: State,
     pub(super) policy: Policy,
@@ -39,6 +47,7 @@ pub(super) struct World {
     /// Messages of USER to whose answers someone waits.
     pub(super) attended: BTreeSet<MessageId>,
     ledger: Ledger,
+    calls: BTreeMap<TurnId, Calls>,
 }
 
 pub(super) fn policy(slots: usize) -> Policy {
@@ -76,6 +85,7 @@ impl World {
             fates: BTreeMap::new(),
             attended: BTreeSet::new(),
             ledger: Ledger::default(),
+            calls: BTreeMap::new(),
         }
     }
 
@@ -154,6 +164,35 @@ impl World {
             }
             Event::MessageDiscarded(data) => {
                 self.fates.entry(data.message_id).or_default().discarded += 1;
+            }
+            _ => {}
+        }
+        self.account_calls(entry);
+    }
+
+    /// Every call gets one result, before its turn ends.
+    fn account_calls(&mut self, entry: &Entry) {
+        match &entry.event {
+            Event::TurnStart(data) => {
+                assert!(self.calls.insert(data.turn_id, Calls::default()).is_none());
+            }
+            Event::ToolCallInvoked(data) => {
+                let calls = self.calls.get_mut(&data.turn_id).expect("a call is in a turn");
+                assert!(!calls.ended, "no call after the end of its turn");
+                assert_eq!(calls.results.insert(data.call_id, 0), None, "a call is made once");
+            }
+            Event::ToolCallResult(data) => {
+                let calls = self.calls.get_mut(&data.turn_id).expect("a result is in a turn");
+                assert!(!calls.ended, "no result after the end of its turn");
+                *calls.results.get_mut(&data.call_id).expect("a result has its call") += 1;
+            }
+            event if event.ends_turn() => {
+                let turn = event.data()["turn_id"].as_str().and_then(|id| id.parse().ok());
+                let turn: TurnId = turn.expect("an end names its turn");
+                let calls = self.calls.get_mut(&turn).expect("a turn starts before it ends");
+                assert!(!std::mem::replace(&mut calls.ended, true), "a turn ends once");
+                let once = calls.results.values().all(|results| *results == 1);
+                assert!(once, "every call has one result: {calls:?}");
             }
             _ => {}
         }
@@ -249,6 +288,10 @@ impl World {
             Activity::Idle => assert_ne!(state, SessionState::Terminated),
             Activity::Busy(turn) | Activity::Waiting(turn, _) => {
                 assert_eq!(state, SessionState::Active, "a turn runs in a live session");
+                let calls = &self.calls[&turn.id];
+                let open = calls.results.iter().filter(|(_, results)| **results == 0);
+                let known: BTreeSet<CallId> = turn.calls.iter().map(|call| call.id).collect();
+                assert_eq!(open.map(|(id, _)| *id).collect::<BTreeSet<_>>(), known, "open calls");
                 for id in &turn.messages {
                     assert!(agent.message(*id).is_some(), "a turn's messages are in the inbox");
                 }
