@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::Rejection;
 
+/// What a model may call its parent, whatever the parent's name is.
+pub(super) const PARENT_ALIAS: &str = "parent";
+
 /// A name: 1 to 64 bytes, no `/`, white space or control characters; no `-` or `.` at its start;
 /// never `USER` or `SYSTEM`, in any case.
 ///
@@ -38,6 +41,17 @@ impl Name {
             return Ok(Self(text.into()));
         };
         Err(Rejection::NameInvalid { name: text.chars().take(80).collect(), problem, hint })
+    }
+
+    /// Checks a name that a user or a model chose for an agent: `parent`, in any case, is what an
+    /// agent may call the one above it.
+    pub fn of_agent(text: &str) -> Result<Self, Rejection> {
+        let name = Self::parse(text)?;
+        if text.eq_ignore_ascii_case(PARENT_ALIAS) {
+            let (problem, hint) = ("it is reserved", "choose another; agents call their parent so");
+            return Err(Rejection::NameInvalid { name: text.to_owned(), problem, hint });
+        }
+        Ok(name)
     }
 
     /// A name as a log or the daemon itself has it.
@@ -94,5 +108,14 @@ mod tests {
         for good in ["lead", "reviewer-1", "größe", "a.b", "日本"] {
             assert_eq!(Name::parse(good).map(|name| name.to_string()), Ok(good.to_owned()));
         }
+    }
+
+    #[test]
+    fn no_agent_is_called_what_agents_call_their_parent() {
+        for bad in ["parent", "Parent", "PARENT"] {
+            assert!(Name::of_agent(bad).is_err(), "{bad:?}");
+            assert!(Name::parse(bad).is_ok(), "a workspace may be called {bad:?}");
+        }
+        assert!(Name::of_agent("parents").is_ok());
     }
 }

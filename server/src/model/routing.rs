@@ -1,9 +1,7 @@
 //! Who may message whom: parent, child or sibling. Roots also USER.
 
+use super::name::PARENT_ALIAS;
 use super::{Agent, AgentId, Party, Rejection, State};
-
-/// What a model may call its parent, whatever the parent's name is.
-const PARENT_ALIAS: &str = "parent";
 
 impl State {
     /// The agents one hop away: children first, then siblings, then the parent. A name that fits

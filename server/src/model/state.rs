@@ -182,7 +182,7 @@ impl State {
 
     /// A name that a new agent may have under this parent.
     pub fn free_name(&self, text: &str, parent: Option<&Agent>) -> Result<Name, Rejection> {
-        let name = Name::parse(text)?;
+        let name = Name::of_agent(text)?;
         let taken = self
             .named(parent.map(|parent| parent.id), text)
             .or_else(|| parent.filter(|parent| parent.name == name));

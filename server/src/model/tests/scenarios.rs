@@ -504,3 +504,29 @@ fn no_inbox_grows_without_a_bound() {
     world.complete("a", "the answer comes all the same");
     assert_eq!(world.state.user_inbox().len(), 4);
 }
+
+#[test]
+fn an_agent_of_an_older_home_that_is_called_parent_lives_on() {
+    let mut world = World::new(4);
+    let created = |name: &str, world: &mut World| {
+        let agent = NewAgent { name: name.into(), ..NewAgent::default() };
+        world.run(Command::CreateAgent { agent, parent: None })
+    };
+    assert!(matches!(created("parent", &mut world), Err(Rejection::NameInvalid { .. })));
+    created("a", &mut world).unwrap();
+    // As the log of an older daemon has it.
+    let mut old = State::default();
+    for mut entry in world.entries {
+        if let Event::AgentCreated(data) = &mut entry.event {
+            data.name = Name::known("parent");
+        }
+        old.apply(&entry);
+    }
+    let mut snapshot = Vec::new();
+    Snapshot::write(&old, &mut snapshot).unwrap();
+    let mut read = State::default();
+    for line in snapshot.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        Snapshot::read_line(&mut read, line).unwrap();
+    }
+    assert_eq!(read.resolve("parent").unwrap().name.as_str(), "parent");
+}

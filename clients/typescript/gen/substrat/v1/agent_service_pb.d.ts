@@ -22,7 +22,8 @@ export declare const file_substrat_v1_agent_service: GenFile;
 export declare type CreateAgentRequest = Message<"substrat.v1.CreateAgentRequest"> & {
   /**
    * Name: 1 to 64 bytes of UTF-8, no "/", white space or control characters, no "-" or "." at
-   * its start; not "USER" or "SYSTEM", in any case. No live sibling, nor the parent, has it.
+   * its start; not "USER", "SYSTEM" or "parent", in any case. No live sibling, nor the parent,
+   * has it.
    *
    * @generated from field: string name = 1;
    */
