@@ -107,6 +107,10 @@ impl Archive for FromProjections {
         projection::read_tail(&*self.disk, session, count)
     }
 
+    fn before(&self, session: SessionId, end: u64, bytes: usize) -> io::Result<Vec<Entry>> {
+        projection::read_before(&*self.disk, session, end, bytes)
+    }
+
     fn transcript(&self, session: SessionId, from: u64, limit: usize) -> io::Result<(String, u64)> {
         projection::read_transcript(&*self.disk, session, from, limit)
     }

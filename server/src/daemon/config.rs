@@ -139,6 +139,12 @@ const KEYS: &[Key] = &[
         description: "agents from a root to a leaf at most",
     },
     Key {
+        name: "limits.history_bytes",
+        default: || Value::Integer(2 << 20),
+        fits: number(1024, 1 << 30),
+        description: "conversation that a turn is given, newest turns first",
+    },
+    Key {
         name: "limits.inbox_bytes",
         default: || Value::Integer(16 << 20),
         fits: number(1, 1 << 30),
@@ -435,6 +441,7 @@ impl Config {
         engine::Limits {
             checkpoint_bytes: self.number("journal.checkpoint_mib") << 20,
             drain: Duration::from_secs(self.number("drain_seconds")),
+            history_bytes: self.size("limits.history_bytes"),
             ..engine::Limits::default()
         }
     }

@@ -116,6 +116,7 @@ impl Engine {
             providers: parts.providers,
             draining: watch::Sender::new(false),
             calls: AtomicU64::new(ids.next_u128() as u64),
+            history_bytes: parts.limits.history_bytes,
         };
         let handle =
             Handle { inputs: input_sender, reports: report_sender, shared: Arc::new(shared) };

@@ -163,6 +163,7 @@ pub(super) struct Shared {
     pub(super) providers: Vec<Arc<dyn Provider>>,
     pub(super) draining: watch::Sender<bool>,
     pub(super) calls: AtomicU64,
+    pub(super) history_bytes: usize,
 }
 
 impl Handle {

@@ -19,6 +19,7 @@ mod driver;
 mod effects;
 mod feed;
 mod handle;
+mod history;
 mod output;
 mod runner;
 #[cfg(test)]
@@ -78,6 +79,9 @@ pub trait Archive: Send + Sync {
     ) -> io::Result<()>;
     /// The last events of a session's log, in order.
     fn tail(&self, session: SessionId, count: usize) -> io::Result<Vec<Entry>>;
+    /// The events of a session's log below `end`, in order: the last ones, as far as about `bytes`
+    /// of lines reach back, and at least one if there is any.
+    fn before(&self, session: SessionId, end: u64, bytes: usize) -> io::Result<Vec<Entry>>;
     /// Whole lines of a transcript from a byte on, at most about `limit` bytes, and the byte
     /// after them.
     fn transcript(&self, session: SessionId, from: u64, limit: usize) -> io::Result<(String, u64)>;
@@ -103,6 +107,8 @@ pub struct Limits {
     pub drain: std::time::Duration,
     /// Largest journal record that a command may need, in bytes.
     pub max_record: usize,
+    /// Bytes of a conversation that a turn is given at most.
+    pub history_bytes: usize,
 }
 
 impl Default for Limits {
@@ -112,6 +118,7 @@ impl Default for Limits {
             max_backlog: 64 << 20,
             drain: std::time::Duration::from_secs(30),
             max_record: 8 << 20,
+            history_bytes: 2 << 20,
         }
     }
 }

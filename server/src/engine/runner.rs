@@ -16,11 +16,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::handle::{Handle, Report};
+use super::history;
 use super::output::TurnOutput;
 use super::{SocketGuard, ToolSockets};
 use crate::model::{
     AgentId, Command, FailureClass, Json, Message, Name, Saved, SessionId, TurnEnd, TurnId, Usage,
 };
+use crate::provider::history::History;
 use crate::provider::retry::Retry;
 use crate::provider::{Ended, Failure, Instance, OutputKind, Prompt, Provider, Spec, TurnIo};
 
@@ -326,6 +328,10 @@ impl TurnIo for Io {
         let report = Command::ReportUsage { agent: self.agent, turn: self.turn, usage };
         // An engine that is gone has nobody to tell.
         let _ = self.handle.reports.send(Report::Command(report));
+    }
+
+    fn history(&self) -> BoxFuture<'_, Result<History, Failure>> {
+        history::read(&self.handle, self.agent, self.turn).boxed()
     }
 
     fn cancelled(&self) -> &CancellationToken {

@@ -73,6 +73,42 @@ pub fn read_tail(disk: &dyn Disk, session: SessionId, count: usize) -> io::Resul
     }
 }
 
+/// The events of a session's log below sequence `end`, in order: the last ones, as far as about
+/// `bytes` of lines reach back, and at least one if there is any.
+pub fn read_before(
+    disk: &dyn Disk,
+    session: SessionId,
+    end: u64,
+    bytes: usize,
+) -> io::Result<Vec<Entry>> {
+    let Some(log) = Log::open(disk, Some(session))? else { return Ok(Vec::new()) };
+    let mut stop = log.find(end)?;
+    log.lines(stop, |line| {
+        let below = sequence_of(line).is_none_or(|sequence| sequence < end);
+        stop += if below { line.len() as u64 } else { 0 };
+        below
+    })?;
+    let mut wanted = bytes.max(1) as u64;
+    loop {
+        let start = stop.saturating_sub(wanted);
+        // A line that begins right there counts, too.
+        let start = if start == 0 { 0 } else { log.line_after(start - 1)?.unwrap_or(stop) };
+        let mut entries = Vec::new();
+        let mut at = start;
+        log.lines(start, |line| {
+            at += line.len() as u64;
+            if at <= stop {
+                entries.extend(Entry::decode(line));
+            }
+            at < stop
+        })?;
+        if !entries.is_empty() || start == 0 {
+            return Ok(entries);
+        }
+        wanted *= 4;
+    }
+}
+
 /// Whole lines of a transcript from a byte on, at most about `limit` bytes (but at least a line),
 /// and the byte after them.
 pub fn read_transcript(

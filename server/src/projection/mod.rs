@@ -15,7 +15,7 @@ mod tests;
 mod worker;
 
 pub use checkpoint::{BadBody, Cut, Marks, Synced, read_body};
-pub use log::{Span, read_merged, read_tail, read_transcript, scan};
+pub use log::{Span, read_before, read_merged, read_tail, read_transcript, scan};
 pub use projector::{Extent, Extents, Projector};
 pub use rebuild::{Rebuild, rebuild};
 pub use worker::{Done, Mended, Worker, WorkerStatus};

@@ -217,14 +217,20 @@ fn a_removed_session_leaves_nothing() {
     assert!(disk.contents().keys().all(|path| !path.starts_with(&dir)));
 }
 
-#[test]
-fn logs_are_read_by_sequence_from_either_end() {
+/// Logs with 9,000 events.
+fn long() -> SimDisk {
     let disk = home();
     let mut live = projector(&disk, Extents::new());
     for from in (1..9001).step_by(1000) {
         live.push(&commit(from..from + 1000));
     }
     live.flush().unwrap();
+    disk
+}
+
+#[test]
+fn logs_are_read_by_sequence_from_either_end() {
+    let disk = long();
     assert_eq!(all(&disk), (1..9001).collect::<Vec<_>>());
     let spans = [Span { session: Some(session(1)), first: 1, last: 8997 }];
     for (from, end) in [(1, 50), (4000, 4100), (8990, u64::MAX), (8998, u64::MAX)] {
@@ -240,6 +246,25 @@ fn logs_are_read_by_sequence_from_either_end() {
         assert_eq!(found, all[all.len().saturating_sub(count)..], "the last {count}");
     }
     assert!(read_tail(&disk, session(9), 5).unwrap().is_empty());
+}
+
+#[test]
+fn a_log_is_read_backwards_piece_by_piece() {
+    let disk = long();
+    let all: Vec<u64> = (1..9001).filter(|seq| seq % 4 == 1).collect();
+    for bytes in [1, 500, 100_000, 100_000_000] {
+        let (mut found, mut end) = (Vec::new(), 9001);
+        loop {
+            let piece = read_before(&disk, session(1), end, bytes).unwrap();
+            let Some(first) = piece.first() else { break };
+            assert!(piece.iter().all(|entry| entry.seq < end));
+            end = first.seq;
+            found.extend(piece.iter().rev().map(|entry| entry.seq));
+        }
+        found.reverse();
+        assert_eq!(found, all, "{bytes} bytes at once");
+    }
+    assert!(read_before(&disk, session(9), 5, 100).unwrap().is_empty());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! Adding one is a file or folder here and a line in [`all`].
 
+pub mod history;
 pub mod retry;
 pub mod scripted;
 
@@ -11,6 +12,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
+use self::history::History;
 use crate::model::{Blob, FailureClass, Json, Message, Name, Saved, Usage};
 
 /// What a piece of output is.
@@ -112,6 +114,8 @@ pub trait TurnIo: Send + Sync {
     /// Tells what was used since the last report, as soon as the provider knows it. What is told
     /// counts however the turn ends.
     fn report_usage(&self, usage: Usage);
+    /// The conversation of the agent's session up to this turn, valid for every model.
+    fn history(&self) -> BoxFuture<'_, Result<History, Failure>>;
     /// Is cancelled when the turn is to end.
     fn cancelled(&self) -> &CancellationToken;
 }

@@ -216,6 +216,10 @@ impl Archive for Logs {
         projection::read_tail(&self.0, session, count)
     }
 
+    fn before(&self, session: SessionId, end: u64, bytes: usize) -> std::io::Result<Vec<Entry>> {
+        projection::read_before(&self.0, session, end, bytes)
+    }
+
     fn transcript(
         &self,
         session: SessionId,

@@ -151,6 +151,9 @@ impl Archive for Nothing {
     fn tail(&self, _: SessionId, _: usize) -> io::Result<Vec<Entry>> {
         Ok(Vec::new())
     }
+    fn before(&self, _: SessionId, _: u64, _: usize) -> io::Result<Vec<Entry>> {
+        Ok(Vec::new())
+    }
     fn transcript(&self, _: SessionId, _: u64, _: usize) -> io::Result<(String, u64)> {
         Ok((String::new(), 0))
     }

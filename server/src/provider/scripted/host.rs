@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::runtime::Handle;
 
 use super::super::{Failure, OutputKind, Prompt, TurnIo};
-use super::{Settings, bounded, explain};
+use super::{Settings, bounded, conversation, explain};
 use crate::memory;
 use crate::model::{FailureClass, Json, ToolSpec, Usage, catalogue};
 
@@ -122,6 +122,11 @@ impl Running {
         Ok(format!("{json:#}"))
     }
 
+    /// What the turn can reach, and what runs it.
+    pub(super) fn reach(&self) -> (Arc<dyn TurnIo>, Handle) {
+        (self.io.clone(), self.runtime.clone())
+    }
+
     fn say(&mut self, text: &str) {
         self.said =
             self.said.take().filter(|said| said.len() + text.len() <= self.settings.max_string);
@@ -159,7 +164,7 @@ pub(super) fn report_usage(usage: Usage) -> Result<(), Error> {
     with(|running| memory::uncounted(|| running.io.report_usage(usage)))
 }
 
-fn with<T>(f: impl FnOnce(&mut Running) -> T) -> Result<T, Error> {
+pub(super) fn with<T>(f: impl FnOnce(&mut Running) -> T) -> Result<T, Error> {
     RUNNING.with_borrow_mut(|running| match running {
         Some(running) => Ok(f(running)),
         // Reached when the optimizer calls a function of ours at compile time.
@@ -211,6 +216,7 @@ pub(super) fn engine(settings: &Settings) -> Engine {
     register_output(&mut engine, settings.max_string);
     register_memory(&mut engine);
     super::usage::register(&mut engine);
+    conversation::register(&mut engine);
     for tool in catalogue() {
         register_tool(&mut engine, tool);
     }
@@ -364,7 +370,7 @@ fn call(
     result
 }
 
-fn value_of(json: &Json) -> Result<Dynamic, Error> {
+pub(super) fn value_of(json: &Json) -> Result<Dynamic, Error> {
     let value: Value = serde_json::from_str(json.get()).map_err(|error| error.to_string())?;
     rhai::serde::to_dynamic(value)
 }

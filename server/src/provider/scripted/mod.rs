@@ -6,6 +6,7 @@
 //! it can reach nothing but its agent's tools.
 
 mod bounded;
+mod conversation;
 mod host;
 #[cfg(test)]
 mod tests;

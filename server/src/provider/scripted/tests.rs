@@ -9,9 +9,12 @@ use std::sync::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::super::history::{End, History, Item, Turn};
 use super::super::{OutputKind, TurnIo};
 use super::*;
-use crate::model::{FailureClass, Json, Kind, Message, MessageId, Name, Party, Timestamp, Usage};
+use crate::model::{
+    CallId, FailureClass, Json, Kind, Message, MessageId, Name, Party, Timestamp, TurnId, Usage,
+};
 
 /// What tools answer.
 type Answers = fn(&str, &Value) -> Result<Value, String>;
@@ -21,6 +24,7 @@ struct Io {
     calls: Mutex<Vec<(String, Value)>>,
     answers: Answers,
     used: Mutex<Vec<Usage>>,
+    history: History,
     cancel: CancellationToken,
     /// Cancelled when the script says something.
     spoke: CancellationToken,
@@ -43,6 +47,11 @@ impl TurnIo for Io {
         self.used.lock().unwrap().push(usage);
     }
 
+    fn history(&self) -> BoxFuture<'_, Result<History, Failure>> {
+        let history = self.history.clone();
+        async move { Ok(history) }.boxed()
+    }
+
     fn cancelled(&self) -> &CancellationToken {
         &self.cancel
     }
@@ -54,6 +63,7 @@ fn io(answers: Answers) -> Arc<Io> {
         calls: Mutex::default(),
         answers,
         used: Mutex::default(),
+        history: History::default(),
         cancel: CancellationToken::new(),
         spoke: CancellationToken::new(),
     })
@@ -448,4 +458,50 @@ fn nothing_outside_of_its_tools_can_be_reached() {
         assert!(refused, "{body}");
     }
     assert_eq!(answer("eval(\"1 + 1\")").as_deref(), Ok("2"));
+}
+
+#[test]
+fn a_script_sees_its_conversation() {
+    let (id, value) = (CallId::from_u64(1), Json::of(&json!({ "lines": 3 })).unwrap());
+    let (tool, args) = ("look".into(), Json::of(&json!({ "path": "x" })).unwrap());
+    let other = CallId::from_u64(2);
+    let items = vec![
+        Item::User("ask".into()),
+        Item::Call { id, tool, args },
+        Item::Call { id: other, tool: "jump".into(), args: Json::null() },
+        Item::Result { id, outcome: Ok(value) },
+        Item::Result { id: other, outcome: Err("too high".into()) },
+        Item::Assistant("done".into()),
+    ];
+    let turns = vec![Turn { id: TurnId::from_u64(7), end: End::Completed, items }];
+    let mut io = io(|_, _| Ok(Value::Null));
+    Arc::get_mut(&mut io).unwrap().history = History { turns, cut: 2 };
+    let script = "fn turn(prompt) { #{ seen: history(), cut: history_cut() } }";
+    let Ok(Ended::Completed { response, .. }) = turn(script, &io) else { panic!("it completes") };
+    let turn = "exec-0000000000000007";
+    let (first, second) = ("call-0000000000000001", "call-0000000000000002");
+    let wanted = json!({ "cut": 2, "seen": [
+        { "turn": turn, "role": "user", "text": "ask" },
+        { "turn": turn, "role": "assistant", "call": first, "tool": "look", "args": { "path": "x" } },
+        { "turn": turn, "role": "assistant", "call": second, "tool": "jump", "args": null },
+        { "turn": turn, "role": "tool", "call": first, "tool": "look", "result": { "lines": 3 } },
+        { "turn": turn, "role": "tool", "call": second, "tool": "jump", "error": "too high" },
+        { "turn": turn, "role": "assistant", "text": "done" },
+    ]});
+    assert_eq!(serde_json::from_str::<Value>(&response).unwrap(), wanted);
+}
+
+#[test]
+fn a_conversation_that_a_script_may_not_hold_is_an_error_that_can_be_caught() {
+    let items = vec![Item::User("x".repeat(3000).into()), Item::Assistant("done".into())];
+    let turns = vec![Turn { id: TurnId::from_u64(7), end: End::Completed, items }];
+    let mut io = io(|_, _| Ok(Value::Null));
+    Arc::get_mut(&mut io).unwrap().history = History { turns, cut: 0 };
+    let settings = Settings { max_string: 2000, ..small() };
+    let script = "fn turn(prompt) { try { history(); } catch (e) { return \"caught\"; } }";
+    let ended = run(settings, async {
+        open(script, settings, None).await.turn(prompt("hello"), io.clone()).await
+    });
+    let Ok(Ended::Completed { response, .. }) = ended else { panic!("{ended:?}") };
+    assert_eq!(response, "caught");
 }
