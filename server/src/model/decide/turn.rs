@@ -82,13 +82,16 @@ impl Plan<'_, '_> {
         self.bootstrap_children(agent, turn.id);
         if let (Some(result), Some(parent)) = (&turn.completing, agent.parent) {
             let to = Party::Agent(parent);
-            let asked = messages.iter().filter(open).find(|message| message.sender == to);
-            let reply_to = asked.map(|message| message.id);
+            let asked = messages.iter().filter(open).filter(|message| message.sender == to);
+            let mut asked: Vec<Option<MessageId>> = asked.map(|message| Some(message.id)).collect();
+            if asked.is_empty() {
+                asked.push(None);
+            }
             let from = Party::Agent(agent.id);
-            self.enqueue(Letter {
-                reply_to,
-                ..Letter::new(from, to, Kind::Response, result.clone())
-            });
+            for reply_to in asked {
+                let letter = Letter::new(from, to, Kind::Response, result.clone());
+                self.enqueue(Letter { reply_to, ..letter });
+            }
             // One that got children in the meantime has a team to care for, and lives on.
             if agent.children.is_empty() {
                 self.end_agent(agent, EndReason::Completed, &[]);

@@ -82,6 +82,19 @@ fn a_crash_interrupts_turns_and_their_messages_come_again() {
 }
 
 #[test]
+fn a_parent_that_asks_again_after_a_crash_gets_the_result_of_a_child_that_completes() {
+    let mut world = team(4, &["kid"]);
+    let ask = json!({ "recipient": "kid", "text": "finish" });
+    world.call("lead", "send_message", &ask);
+    world.crash();
+    let again = world.call("lead", "send_message", &ask);
+    world.call("kid", "check_inbox", &json!({}));
+    world.call("kid", "complete", &json!({ "result": "42" }));
+    world.complete("kid", "bye");
+    assert_eq!(world.result(again).unwrap().unwrap()["text"], "42");
+}
+
+#[test]
 fn a_tool_call_that_a_crash_cut_off_gets_a_result() {
     let mut world = World::new(4);
     world.run(Command::CreateWorkspace { name: "desk".into(), parent: None }).unwrap();
