@@ -22,7 +22,8 @@ const CHUNK: usize = 64 << 10;
 
 /// The events of several logs from sequence `from` on and below `end`, in order, with their lines.
 ///
-/// Lines that are no events are passed over: a log that someone wrote into still serves.
+/// Lines that never were events are passed over: a log that someone wrote into still serves. One
+/// that has the number of an event and is none any more is an error: leaving it out would be a lie.
 pub fn read_merged(
     disk: &dyn Disk,
     spans: &[Span],
@@ -144,16 +145,22 @@ fn read_log(
     found: &mut Vec<(Entry, Vec<u8>)>,
 ) -> io::Result<()> {
     let Some(log) = Log::open(disk, session)? else { return Ok(()) };
+    let mut damaged = None;
     log.lines(log.find(from)?, |line| {
         match sequence_of(line) {
             Some(sequence) if sequence >= end => return false,
-            Some(sequence) if sequence >= from => {
-                found.extend(Entry::decode(line).map(|entry| (entry, line.to_vec())));
-            }
+            Some(sequence) if sequence >= from => match Entry::decode(line) {
+                Ok(entry) => found.push((entry, line.to_vec())),
+                Err(error) => {
+                    let problem = format!("event {sequence} in {}: {error}", events_path(session));
+                    damaged = Some(problem);
+                }
+            },
             _ => {}
         }
-        true
-    })
+        damaged.is_none()
+    })?;
+    damaged.map_or(Ok(()), |problem| Err(io::Error::new(io::ErrorKind::InvalidData, problem)))
 }
 
 /// The sequence of a line, without reading the rest of it.

@@ -301,6 +301,27 @@ fn a_line_that_is_no_event_is_passed_over_when_read_and_set_aside_by_a_rebuild()
 }
 
 #[test]
+fn an_event_that_was_garbled_is_an_error_and_not_left_out() {
+    let (disk, _) = written();
+    let log = events_path(Some(session(1)));
+    let bytes = disk.contents()[&log].clone();
+    let second = bytes.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    disk.open(&log).unwrap().write_at(b"###", second as u64 + 20).unwrap();
+    let garbled = sequence_in(&bytes[second..]);
+    let span = [Span { session: Some(session(1)), first: 1, last: 99 }];
+    let error = read_merged(&disk, &span, 1, 100).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::InvalidData);
+    assert!(error.to_string().contains(&format!("event {garbled} in {log}")), "{error}");
+    assert!(read_merged(&disk, &span, garbled + 1, 100).is_ok(), "the others are read");
+}
+
+/// The number of the event in the first line.
+fn sequence_in(line: &[u8]) -> u64 {
+    let digits = line[br#"{"seq":"#.len()..].iter().take_while(|byte| byte.is_ascii_digit());
+    digits.fold(0, |number, digit| number * 10 + u64::from(digit - b'0'))
+}
+
+#[test]
 fn a_gap_that_no_deleted_session_explains_is_refused() {
     let (disk, _) = written();
     let right = rebuild(&disk.fork(), None).unwrap().state;
