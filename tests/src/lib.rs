@@ -11,6 +11,7 @@
 
 pub mod harness;
 pub mod judge;
+pub mod mail;
 pub mod probe;
 pub mod remember;
 pub mod watch;
