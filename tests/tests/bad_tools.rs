@@ -1,0 +1,282 @@
+//! Tool calls that cannot be done: each is refused with its reason, over the script of an agent
+//! and over its tool socket, and nothing is half done.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    missing_docs,
+    reason = "a test may panic, and touches what it tests from outside"
+)]
+
+use serde_json::{Value, json};
+use substrat_proto::v1;
+use substrat_proto::v1::tool_service_client::ToolServiceClient;
+use substrat_tests::harness::{Client, Daemon, channel, reason, text};
+use tonic::transport::Channel;
+
+const ECHO: &str = r#"fn turn(prompt) { "you said: " + messages()[0].text }"#;
+/// Works until the file `go` is in its workspace.
+const PATIENT: &str = r#"fn turn(prompt) {
+    write_file("begun", "");
+    while !("go" in list_files().entries.map(|entry| entry.path)) { sleep_ms(500); }
+}"#;
+
+/// A call, and what the refusal says.
+struct Bad {
+    tool: &'static str,
+    args: Value,
+    says: &'static str,
+}
+
+fn bad(tool: &'static str, args: Value, says: &'static str) -> Bad {
+    Bad { tool, args, says }
+}
+
+/// What `middle` of the tree `top/middle/leaf` cannot do in a home of six agents.
+fn all() -> Vec<Bad> {
+    let to = |name: &str| json!({ "recipient": name, "text": "hi" });
+    let far = "is not its parent, child or sibling";
+    let kid = |name: &str| json!({ "name": name, "instructions": ECHO });
+    vec![
+        bad("fly_away", json!({}), "no tool \"fly_away\"; there are: "),
+        bad("", json!({}), "no tool \"\""),
+        bad("send_message", json!({}), "missing field `recipient`"),
+        bad("send_message", json!({ "recipient": 7, "text": "hi" }), "expected a string"),
+        bad("send_message", json!({ "recipient": "top", "text": ["hi"] }), "expected a string"),
+        bad(
+            "send_message",
+            json!({ "recipient": "top", "text": "hi", "sync": "no" }),
+            "expected a boolean",
+        ),
+        bad(
+            "send_message",
+            json!({ "recipient": "top", "text": "hi", "timeout": -1 }),
+            "bad arguments for send_message",
+        ),
+        bad(
+            "send_message",
+            json!({ "recipient": "top", "text": "hi", "tiemout": 1 }),
+            "unknown field `tiemout`",
+        ),
+        bad("send_message", to("nobody"), "no agent \"nobody\""),
+        bad("send_message", to("deep"), far),
+        bad("send_message", to("uncle"), far),
+        bad("send_message", to("gone"), "gone"),
+        bad("send_message", to("middle"), "cannot message itself"),
+        bad("send_message", to("USER"), "it is not a root"),
+        bad("send_message", to(""), "no agent \"\""),
+        bad("broadcast", json!({ "text": "hi" }), "has no siblings"),
+        bad("broadcast", json!({ "text": null }), "expected a string"),
+        bad("check_inbox", json!({ "kind": "letter" }), "unknown variant `letter`"),
+        bad("inspect_agent", json!({ "name": "uncle" }), far),
+        bad("spawn_agent", json!({ "name": "x" }), "missing field `instructions`"),
+        bad("spawn_agent", kid("a/b"), "a/b"),
+        bad("spawn_agent", kid("leaf"), "already an agent \"top/middle/leaf\""),
+        bad("spawn_agent", kid("seventh"), "the number of agents is at its limit of 6"),
+        bad(
+            "spawn_agent",
+            json!({ "name": "x", "instructions": ECHO, "metadata": { "k": 1 } }),
+            "expected a string",
+        ),
+        bad("complete", json!({ "result": "done" }), "child"),
+        bad("read_file", json!({ "path": "nothing" }), "there is nothing at \"nothing\""),
+        bad("read_file", json!({ "path": "../../etc/passwd" }), "etc/passwd"),
+        bad("read_file", json!({ "path": "begun", "first_line": "one" }), "expected u64"),
+        bad("write_file", json!({ "path": "/etc/x", "content": "" }), "/etc/x"),
+        bad("list_files", json!({ "path": "nowhere" }), "nowhere"),
+    ]
+}
+
+async fn create(client: &Client, parent: &str, name: &str, script: &str) -> v1::Agent {
+    let request = v1::CreateAgentRequest {
+        name: name.into(),
+        parent: parent.into(),
+        instructions: script.into(),
+        workspace: "desk".into(),
+        ..Default::default()
+    };
+    client.agents.clone().create_agent(request).await.unwrap().into_inner().agent.unwrap()
+}
+
+/// A home with the tree that the calls are about, as many agents as it may have; its `middle`.
+async fn home(settings: &[&str], script: &str) -> (Daemon, Client, v1::Agent) {
+    let daemon = Daemon::with(&[&["limits.agents=6"], settings].concat());
+    let client = daemon.client().await;
+    let desk = v1::CreateWorkspaceRequest { name: "desk".into(), ..Default::default() };
+    client.workspaces.clone().create_workspace(desk).await.unwrap();
+    let top = create(&client, "", "top", ECHO).await;
+    let middle = create(&client, "top", "middle", script).await;
+    create(&client, "top", "gone", ECHO).await;
+    daemon.ctl_ok(&["agent", "terminate", "gone"]);
+    // It is told of that.
+    client.wait_type(1, &top, "turn.complete").await;
+    create(&client, "middle", "leaf", ECHO).await;
+    create(&client, "leaf", "deep", ECHO).await;
+    create(&client, "", "uncle", ECHO).await;
+    create(&client, "uncle", "cousin", ECHO).await;
+    (daemon, client, middle)
+}
+
+/// All that a call could have changed: agents without what counts their events, and USER's inbox.
+async fn state(client: &Client) -> (Vec<v1::Agent>, usize) {
+    let mut agents = client.all_agents().await;
+    for agent in &mut agents {
+        agent.last_sequence = 0;
+    }
+    let request = v1::ListInboxRequest { page_size: 1000, ..Default::default() };
+    let inbox = client.agents.clone().list_inbox(request).await.unwrap().into_inner();
+    (agents, inbox.messages.len())
+}
+
+/// Asserts that the events of a turn are refused calls, each recorded with its error, and no more.
+fn only_refused(events: &[v1::Event], calls: &[Bad]) {
+    let mut events = events.iter();
+    for Bad { tool, says, .. } in calls {
+        let (made, closed) = (events.next().unwrap(), events.next().unwrap());
+        assert_eq!(made.r#type, "tool_call.invoked", "{made:?}");
+        assert_eq!(closed.r#type, "tool_call.result", "{closed:?}");
+        assert_eq!((text(made, "tool"), text(closed, "tool")), (*tool, *tool));
+        assert_eq!(text(made, "call_id"), text(closed, "call_id"));
+        assert!(text(closed, "error").contains(says), "{tool}: {closed:?}");
+    }
+    assert_eq!(events.next(), None);
+}
+
+fn value(value: &Value) -> prost_types::Value {
+    use prost_types::value::Kind;
+    let kind = match value {
+        Value::Null => Kind::NullValue(0),
+        Value::Bool(value) => Kind::BoolValue(*value),
+        Value::Number(number) => Kind::NumberValue(number.as_f64().unwrap()),
+        Value::String(text) => Kind::StringValue(text.clone()),
+        Value::Array(items) => Kind::ListValue(prost_types::ListValue {
+            values: items.iter().map(self::value).collect(),
+        }),
+        Value::Object(_) => Kind::StructValue(object(value)),
+    };
+    prost_types::Value { kind: Some(kind) }
+}
+
+fn object(value: &Value) -> prost_types::Struct {
+    let fields = value.as_object().unwrap().iter();
+    prost_types::Struct {
+        fields: fields.map(|(key, item)| (key.clone(), self::value(item))).collect(),
+    }
+}
+
+async fn tools(daemon: &Daemon, agent: &v1::Agent) -> ToolServiceClient<Channel> {
+    let path = daemon.home.join("run").join(format!("{}.sock", agent.session_id));
+    ToolServiceClient::new(channel(&path).await.expect("the tool socket answers"))
+}
+
+#[tokio::test]
+async fn a_bad_call_over_the_tool_socket_is_refused_and_changes_nothing() {
+    let (daemon, client, middle) = home(&["scripted.tool_socket=true"], PATIENT).await;
+    client.tell("middle", "go").await;
+    client.wait_type(1, &middle, "tool_call.result").await;
+    let mut tools = tools(&daemon, &middle).await;
+    for call in all() {
+        let before = state(&client).await;
+        let request =
+            v1::CallToolRequest { name: call.tool.into(), arguments: Some(object(&call.args)) };
+        let answer = tools.call_tool(request).await.unwrap().into_inner();
+        let (tool, args) = (call.tool, &call.args);
+        assert!(answer.result.is_none(), "{tool} {args}: {answer:?}");
+        assert!(answer.error.contains(call.says), "{tool} {args}: {}", answer.error);
+        assert_eq!(state(&client).await, before, "{tool} {args}");
+    }
+    let events = client.events().await;
+    let errors = events.iter().filter(|event| !text(event, "error").is_empty()).count();
+    assert_eq!(errors, all().len(), "each call is on record with its error");
+    assert!(events.iter().all(|event| text(event, "sender") != middle.id), "nothing was sent");
+}
+
+/// A script that makes calls, and catches what each throws. Functions that are not there and
+/// required arguments that are missing are errors of the script itself, which end the turn.
+fn calling(calls: &[Bad]) -> String {
+    let mut body = String::new();
+    for Bad { tool, args, .. } in calls {
+        let args = args.as_object().unwrap();
+        let first = ["recipient", "text", "name", "instructions", "result", "path", "content"];
+        let required = first.iter().filter_map(|key| args.get(*key)).map(Value::to_string);
+        let rest: serde_json::Map<String, Value> = args
+            .iter()
+            .filter(|(key, _)| !first.contains(&key.as_str()))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        let mut args: Vec<String> = required.collect();
+        if !rest.is_empty() {
+            args.push(Value::Object(rest).to_string().replace('{', "#{"));
+        }
+        body += &format!("try {{ {tool}({}); throw \"done\"; }} catch {{}}\n", args.join(", "));
+    }
+    format!("fn turn(prompt) {{ {body} \"over\" }}")
+}
+
+#[tokio::test]
+async fn a_bad_call_of_a_script_is_refused_and_changes_nothing() {
+    let fits = |call: &Bad| {
+        let args = call.args.to_string();
+        !(call.says.starts_with("no tool") || call.says.starts_with("missing field"))
+            && !args.contains("null")
+            && !["begun"].iter().any(|name| args.contains(name))
+    };
+    let calls: Vec<Bad> = all().into_iter().filter(fits).collect();
+    assert!(calls.len() > 20);
+    let (_daemon, client, middle) = home(&[], &calling(&calls)).await;
+    let before = state(&client).await;
+    assert_eq!(client.ask("middle", "go").await.unwrap(), "over");
+    let mut after = state(&client).await;
+    let changed = after.0.iter_mut().find(|agent| agent.id == middle.id).unwrap();
+    assert_eq!(changed.turns.as_ref().unwrap().completed, 1);
+    let same = before.0.iter().find(|agent| agent.id == middle.id).unwrap();
+    (changed.turns, changed.activity_time) = (same.turns, same.activity_time);
+    assert_eq!(after, before);
+    let events = client.events().await;
+    let own: Vec<v1::Event> =
+        events.into_iter().filter(|event| event.r#type.starts_with("tool_call.")).collect();
+    only_refused(&own, &calls);
+}
+
+#[tokio::test]
+async fn a_script_that_calls_what_is_not_there_fails_its_turn_and_changes_nothing() {
+    for body in [r#"fly_away("x")"#, "send_message()", r#"spawn_agent("x")"#] {
+        let script = format!("fn turn(prompt) {{ {body} }}");
+        let (_daemon, client, middle) = home(&[], &script).await;
+        let before = client.all_agents().await.len();
+        let refused = client.ask("middle", "go").await.unwrap_err();
+        assert_eq!(reason(&refused), "TURN_FAILED", "{body}: {refused}");
+        assert_eq!(client.all_agents().await.len(), before);
+        let events = client.events().await;
+        let of_turn = |kind: &str| events.iter().any(|event| event.r#type == kind);
+        assert!(of_turn("turn.failed"));
+        let sent = events.iter().filter(|e| text(e, "sender") == middle.id).count();
+        assert_eq!(sent, 0, "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_tree_that_is_as_deep_as_it_may_be_gets_no_deeper() {
+    let daemon = Daemon::with(&["limits.depth=2"]);
+    let client = daemon.client().await;
+    let script = r#"fn turn(prompt) {
+        spawn_agent("kid", "fn turn(p) { spawn_agent(`grandkid`, `fn turn(p) {}`); }");
+        send_message("kid", "go")
+    }"#;
+    client.create("top", script).await;
+    let refused = client.ask("top", "go").await.unwrap_err();
+    assert_eq!(reason(&refused), "TURN_FAILED");
+    assert!(refused.message().contains("the depth of the tree is at its limit of 2"), "{refused}");
+    assert!(refused.message().contains("limits.depth"), "it says what to do: {refused}");
+    let names: Vec<String> = client.all_agents().await.into_iter().map(|a| a.name).collect();
+    assert_eq!(names, ["top", "kid"]);
+    let request = v1::CreateAgentRequest {
+        name: "grandkid".into(),
+        parent: "top/kid".into(),
+        instructions: ECHO.into(),
+        ..Default::default()
+    };
+    let refused = client.agents.clone().create_agent(request).await.unwrap_err();
+    assert_eq!(reason(&refused), "TREE_LIMIT");
+}
