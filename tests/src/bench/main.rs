@@ -16,6 +16,7 @@ mod figures;
 mod journal;
 mod rivals;
 mod turns;
+mod wakes;
 
 use figures::Figures;
 
@@ -33,6 +34,9 @@ fn main() {
     }
     if wants("turns") {
         turns::run(&mut figures);
+    }
+    if wants("wakes") {
+        wakes::run(&mut figures);
     }
     if wants("attach") {
         attach::run(&mut figures);

@@ -52,7 +52,7 @@ pub(crate) fn run(figures: &mut Figures) {
     );
 }
 
-async fn echo(socket: &Path) -> (f64, f64, f64) {
+pub(crate) async fn echo(socket: &Path) -> (f64, f64, f64) {
     let client = ToolServiceClient::new(channel(socket).await.unwrap());
     let begun = Instant::now();
     let mut tasks = JoinSet::new();
