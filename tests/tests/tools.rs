@@ -320,7 +320,8 @@ fn call(name: &str, args: &[(&str, &str)]) -> v1::CallToolRequest {
         kind: Some(prost_types::value::Kind::StringValue(text.into())),
     };
     let fields = args.iter().map(|(key, text)| ((*key).to_owned(), value(text))).collect();
-    v1::CallToolRequest { name: name.into(), arguments: Some(prost_types::Struct { fields }) }
+    let arguments = Some(prost_types::Struct { fields });
+    v1::CallToolRequest { name: name.into(), arguments, ..Default::default() }
 }
 
 #[tokio::test]
@@ -347,10 +348,8 @@ async fn the_tool_socket_of_an_agent_is_that_agents_alone() {
     let listed = own.list_tools(v1::ListToolsRequest {}).await.unwrap().into_inner().tools;
     let names: Vec<&str> = listed.iter().map(|tool| tool.name.as_str()).collect();
     let expected = [
-        "broadcast",
         "cancel_reminder",
         "check_inbox",
-        "complete",
         "gate",
         "inspect_agent",
         "list_children",

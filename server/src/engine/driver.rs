@@ -11,17 +11,14 @@ use rustc_hash::FxHashMap;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
+use super::calls::Calls;
 use super::core::{Core, Release, Staged};
-use super::handle::{
-    Answer, CallError, CallWaiter, Done, Handle, Input, Refusal, Report, Shared, Told,
-};
+use super::handle::{Answer, Done, Handle, Input, Refusal, Report, Shared, Told};
 use super::runner::Runners;
-use super::{
-    Archive, CheckpointDone, Clock, Feed, Item, Limits, Outputs, Parts, Sink, ToolSockets,
-};
+use super::{Archive, CheckpointDone, Clock, Feed, Limits, Outputs, Parts, Sink, ToolSockets};
 use crate::journal::{self, Completion, Journal};
 use crate::model::{
-    CallId, Command, DiscardReason, Effect, Event, IdSource, MessageId, Outcome, Policy, Rejection,
+    Command, DiscardReason, Effect, Event, IdSource, MessageId, Outcome, Policy, Rejection,
     Request, SessionId, Snapshot, State,
 };
 use crate::workspace::Files;
@@ -78,7 +75,7 @@ pub(super) struct Driver {
     pub(super) runners: Runners,
     pub(super) sockets: Arc<dyn ToolSockets>,
     pub(super) files: Files,
-    pub(super) calls: FxHashMap<CallId, CallWaiter>,
+    pub(super) calls: Calls,
     answers: FxHashMap<MessageId, Vec<oneshot::Sender<Answer>>>,
     inputs: mpsc::Receiver<Input>,
     reports: mpsc::UnboundedReceiver<Report>,
@@ -86,7 +83,7 @@ pub(super) struct Driver {
     full: watch::Receiver<bool>,
     sink: Box<dyn Sink>,
     limits: Limits,
-    clock: Clock,
+    pub(super) clock: Clock,
     in_flight: VecDeque<InFlight>,
     /// Bytes of journal since the last checkpoint was taken.
     since_checkpoint: u64,
@@ -126,7 +123,7 @@ impl Engine {
             runners: Runners::default(),
             sockets: parts.sockets,
             files: parts.files,
-            calls: FxHashMap::default(),
+            calls: Calls::default(),
             answers: FxHashMap::default(),
             inputs,
             reports,
@@ -259,13 +256,13 @@ impl Driver {
         }
     }
 
-    fn command(&mut self, command: Command) {
+    pub(super) fn command(&mut self, command: Command) {
         if let Err(rejection) = self.decide(command, None) {
             tracing::error!(%rejection, "the core rejected a command of the daemon itself");
         }
     }
 
-    fn decide(
+    pub(super) fn decide(
         &mut self,
         command: Command,
         request: Option<&Request>,
@@ -294,26 +291,8 @@ impl Driver {
                     let _ = told.send(());
                 }));
             }
-            Report::Call { agent, turn, call, tool, args, waiter } => {
-                let command = Command::CallTool { agent, turn, call, tool, args };
-                match self.decide(command, None) {
-                    Ok(_) => {
-                        // Only now: of a call that is refused there is no event to wait for. And
-                        // before its event is published.
-                        if let Some(output) = self.handle.outputs().get(agent) {
-                            output.push_mark(Item::Call(call));
-                        }
-                        self.calls.insert(call, waiter);
-                    }
-                    Err(rejection) => {
-                        let sequence = self.core.state().seq();
-                        // Told when all that it could have seen is durable.
-                        self.core.tell(Box::new(move || {
-                            let _ = waiter.send((sequence, Err(CallError::Refused(rejection))));
-                        }));
-                    }
-                }
-            }
+            Report::Call(new) => self.call(new),
+            Report::CallerLeft(agent) => self.caller_left(agent),
         }
     }
 

@@ -39,10 +39,7 @@ impl Driver {
             }
             Effect::CancelTurn { session, turn } => self.runners.cancel_turn(session, turn),
             Effect::ReturnCall { call, seq, result } => {
-                if let Some(waiter) = self.calls.remove(&call) {
-                    // Whoever called may have gone.
-                    let _ = waiter.send((seq, result.map_err(CallError::Failed)));
-                }
+                self.calls.end(call, seq, &result.map_err(CallError::Failed));
             }
             Effect::RunTool { agent, turn, call, tool, workspace } => {
                 self.run_tool((agent, turn, call), tool, workspace);

@@ -1,16 +1,17 @@
 //! How everyone else talks to the engine.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::calls::NewCall;
 use super::core::Tell;
-use super::output::{Item, Outputs};
+use super::output::Outputs;
 use super::{Archive, CheckpointDone, Feed};
 use crate::model::{
-    AgentId, Answered, CallId, Command, Excess, FailureClass, Json, Outcome, Rejection, Request,
-    State, TurnId,
+    AgentId, Answered, Command, Excess, FailureClass, Json, Outcome, Rejection, Request, State,
+    TurnId,
 };
 use crate::provider::Provider;
 
@@ -82,14 +83,15 @@ pub enum CallError {
     /// It was made, and failed; the text is for the model to read.
     #[error("{0}")]
     Failed(String),
+    /// It was made before, and its result cannot be read from the log.
+    #[error("the result of the call cannot be read: {0}")]
+    Unreadable(String),
 }
 
 /// How a tool call ended.
 pub type CallEnd = Result<Json, CallError>;
 
 pub(super) type Told = oneshot::Sender<Result<Done, Refusal>>;
-/// Sequence of the result, and the result.
-pub(super) type CallWaiter = oneshot::Sender<(u64, CallEnd)>;
 
 /// Looks at the state, and comes back with word to the caller.
 pub(super) type Read = Box<dyn FnOnce(&State) -> Tell + Send>;
@@ -120,14 +122,9 @@ pub(super) enum Report {
         turn: TurnId,
         told: oneshot::Sender<()>,
     },
-    Call {
-        agent: AgentId,
-        turn: Option<TurnId>,
-        call: CallId,
-        tool: Arc<str>,
-        args: Json,
-        waiter: CallWaiter,
-    },
+    Call(NewCall),
+    /// A caller of this agent's tools went away without waiting for the result.
+    CallerLeft(AgentId),
 }
 
 /// Whether the daemon is stopping.
@@ -251,27 +248,6 @@ impl Handle {
         receiver.await.map_err(|_| Refusal::Stopped)
     }
 
-    /// Calls a tool of an agent within a turn (none: the one that runs).
-    pub async fn call_tool(
-        &self,
-        agent: AgentId,
-        turn: Option<TurnId>,
-        tool: &str,
-        args: Json,
-    ) -> CallEnd {
-        let call = CallId::from_u64(mix(self.shared.calls.fetch_add(1, Ordering::Relaxed)));
-        let output = self.shared.outputs.get(agent);
-        let (waiter, end) = oneshot::channel();
-        let report = Report::Call { agent, turn, call, tool: tool.into(), args, waiter };
-        let gone = || CallError::Failed("[Interrupted: outcome unknown]".to_owned());
-        self.reports.send(report).map_err(|_| gone())?;
-        let (sequence, end) = end.await.map_err(|_| gone())?;
-        if let Some(output) = &output {
-            output.push_mark(Item::After(sequence));
-        }
-        end
-    }
-
     /// Writes a checkpoint. Returns when it is durable.
     pub async fn checkpoint(&self) -> Result<Result<(), String>, Refusal> {
         let (done, written) = oneshot::channel();
@@ -315,12 +291,4 @@ impl Handle {
 
 async fn durable(done: oneshot::Receiver<Result<Done, Refusal>>) -> Result<Done, Refusal> {
     done.await.map_err(|_| Refusal::Stopped)?
-}
-
-/// Spreads consecutive numbers over all 64 bits, each to another (splitmix64).
-fn mix(number: u64) -> u64 {
-    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

@@ -318,7 +318,7 @@ impl TurnIo for Io {
 
     fn call_tool<'a>(&'a self, tool: &'a str, args: Json) -> BoxFuture<'a, Result<Json, String>> {
         async move {
-            let called = self.handle.call_tool(self.agent, Some(self.turn), tool, args).await;
+            let called = self.handle.call_tool(self.agent, Some(self.turn), tool, args, None).await;
             called.map_err(|error| error.to_string())
         }
         .boxed()

@@ -19,7 +19,8 @@ use super::slots::Place;
 use super::turn::Over;
 use super::{
     Account, AgentId, Doing, Message, MessageId, Multicast, Name, Notice, Party, Priority,
-    Reminder, Session, SessionState, Subscription, Timestamp, Turn, TurnId, Wait, WorkspaceId,
+    Reminder, Requests, Session, SessionState, Subscription, Timestamp, Turn, TurnId, Wait,
+    WorkspaceId,
 };
 
 /// What an agent is doing.
@@ -133,6 +134,9 @@ pub struct Agent {
     /// Transitions that it is still to be told of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<Notice>,
+    /// Tool calls with idempotency keys.
+    #[serde(default, skip_serializing_if = "Requests::is_empty")]
+    pub(super) requests: Requests,
     /// Interrupted turns since the last one that ended otherwise.
     #[serde(default)]
     pub setbacks: u32,

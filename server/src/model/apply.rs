@@ -3,8 +3,8 @@
 use super::turn::{Call, Over};
 use super::{
     Activity, Agent, AgentCreated, AgentId, AgentTerminated, Answered, Entry, Event, Gate,
-    GateAction, Level, Message, MessageEnqueued, MessageId, Multicast, Ready, Reminder, Session,
-    SessionId, SessionState, State, Timestamp, Turn, TurnId, Usage, Wait, Workspace,
+    GateAction, Level, Message, MessageEnqueued, MessageId, Multicast, Ready, Reminder, Requests,
+    Session, SessionId, SessionState, State, Timestamp, Turn, TurnId, Usage, Wait, Workspace,
 };
 
 impl State {
@@ -63,7 +63,8 @@ impl State {
             }
             Event::RequestRecorded(data) => {
                 let key = (data.request_id.as_str(), data.fingerprint.as_str());
-                self.requests.insert(entry.at, key, data.expires, &data.outcome);
+                let most = Requests::MAX;
+                self.requests.insert(entry.at, key, data.expires, &data.outcome, most);
             }
             _ => {}
         }
@@ -147,6 +148,7 @@ impl State {
             reminders: Vec::new(),
             subscriptions: Vec::new(),
             notices: Vec::new(),
+            requests: Requests::default(),
             setbacks: 0,
             turns: Default::default(),
             account: Default::default(),
@@ -174,6 +176,7 @@ impl State {
         agent.notices.clear();
         let subscriptions = std::mem::take(&mut agent.subscriptions);
         agent.account.close();
+        agent.requests = Requests::default();
         let (id, name, parent) = (agent.id, agent.name.clone(), agent.parent);
         for subscription in subscriptions {
             self.forget_watcher(subscription.target, (id, subscription.id));
@@ -397,6 +400,8 @@ impl Agent {
                 if let Some(turn) = self.turn_mut() {
                     turn.calls.retain(|call| call.id != data.call_id);
                 }
+                let returned = Answered { turn: data.turn_id, seq: entry.seq };
+                self.requests.set_returned(data.call_id, returned);
             }
             _ => self.apply_to_wait(entry),
         }
@@ -465,6 +470,11 @@ impl Agent {
                 }
             }
             Event::SessionSaved(data) => session.saved = Some(data.provider_state.clone()),
+            Event::RequestRecorded(data) => {
+                let key = (data.request_id.as_str(), data.fingerprint.as_str());
+                let most = Requests::MAX_OF_AGENT;
+                self.requests.insert(entry.at, key, data.expires, &data.outcome, most);
+            }
             _ => {}
         }
     }

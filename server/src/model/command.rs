@@ -188,6 +188,13 @@ pub enum Command {
         /// Its arguments.
         args: Json,
     },
+    /// Nobody waits for the result of a tool call any more.
+    CancelCall {
+        /// The agent.
+        agent: AgentId,
+        /// The call.
+        call: CallId,
+    },
     /// A tool that works on files is done.
     FinishTool {
         /// The agent.
@@ -270,4 +277,14 @@ pub enum Command {
     },
     /// The daemon stops, last of all.
     Stopped,
+}
+
+impl Command {
+    /// The agent whose keys its request is one of; none for USER.
+    pub fn caller(&self) -> Option<AgentId> {
+        match self {
+            Self::CallTool { agent, .. } => Some(*agent),
+            _ => None,
+        }
+    }
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use super::{AgentId, MessageId, Rejection, SessionId, Timestamp, TurnId, WorkspaceId};
+use super::{AgentId, CallId, MessageId, Rejection, SessionId, Timestamp, TurnId, WorkspaceId};
 
 /// The idempotency key of a mutation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub enum Outcome {
         /// The message.
         message: MessageId,
     },
+    /// A tool was called.
+    Call(CallId),
     /// The end of a turn was asked for.
     Turn(TurnId),
     /// A session was changed or deleted.
@@ -43,12 +45,12 @@ pub enum Outcome {
     Done,
 }
 
-/// How the turn ended that a recorded message was in.
+/// Where the answer to a recorded message or tool call stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answered {
     /// The turn.
     pub turn: TurnId,
-    /// Sequence of the event that ended it.
+    /// Sequence of the event that ended the turn of the message, or of the result of the call.
     pub seq: u64,
 }
 
@@ -62,7 +64,24 @@ struct Record {
     answered: Option<Answered>,
 }
 
-/// The keys that are remembered, oldest first.
+/// What is asked with a key, if an answer to it comes later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Asked {
+    Message(MessageId),
+    Call(CallId),
+}
+
+impl Asked {
+    fn with(outcome: &Outcome) -> Option<Self> {
+        match outcome {
+            Outcome::Message { message, .. } => Some(Self::Message(*message)),
+            Outcome::Call(call) => Some(Self::Call(*call)),
+            _ => None,
+        }
+    }
+}
+
+/// The keys that are remembered, oldest first: those of USER, or those of one agent.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(from = "VecDeque<Record>", into = "VecDeque<Record>")]
 pub struct Requests {
@@ -70,12 +89,19 @@ pub struct Requests {
     /// Records that were ever dropped from the front: an index minus this is a place in `records`.
     dropped: u64,
     by_id: FxHashMap<String, u64>,
-    by_message: FxHashMap<MessageId, u64>,
+    by_asked: FxHashMap<Asked, u64>,
 }
 
 impl Requests {
-    /// Most keys that are remembered, whatever their age: about 16 MiB.
+    /// Most keys of USER that are remembered, whatever their age: about 16 MiB.
     pub const MAX: usize = 65_536;
+    /// Most keys of an agent that are remembered, whatever their age: about 1 MiB.
+    pub const MAX_OF_AGENT: usize = 4_096;
+
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
 
     /// What was done under this key: nothing yet, or its outcome.
     pub fn find(&self, request: &Request) -> Result<Option<&Outcome>, Rejection> {
@@ -86,7 +112,7 @@ impl Requests {
         }
     }
 
-    /// How the turn ended that the message sent under this key was in.
+    /// Where the answer to the message or call under this key stands.
     pub fn answered(&self, request: &Request) -> Option<Answered> {
         self.record(request)?.answered
     }
@@ -102,15 +128,16 @@ impl Requests {
         (id, fingerprint): (&str, &str),
         expires: Timestamp,
         outcome: &Outcome,
+        most: usize,
     ) {
-        while self.records.len() >= Self::MAX
+        while self.records.len() >= most
             || self.records.front().is_some_and(|record| record.expires <= now)
         {
             self.drop_oldest();
         }
         let place = self.dropped + self.records.len() as u64;
-        if let Outcome::Message { message, .. } = outcome {
-            self.by_message.insert(*message, place);
+        if let Some(asked) = Asked::with(outcome) {
+            self.by_asked.insert(asked, place);
         }
         self.by_id.insert(id.to_owned(), place);
         self.records.push_back(Record {
@@ -126,13 +153,30 @@ impl Requests {
         let Some(record) = self.records.pop_front() else { return };
         self.dropped += 1;
         self.by_id.remove(&record.id);
-        if let Outcome::Message { message, .. } = record.outcome {
-            self.by_message.remove(&message);
+        if let Some(asked) = Asked::with(&record.outcome) {
+            self.by_asked.remove(&asked);
         }
     }
 
     pub(super) fn set_answered(&mut self, message: MessageId, answered: Answered) {
-        let Some(place) = self.by_message.get(&message) else { return };
+        self.answer(Asked::Message(message), answered);
+    }
+
+    pub(super) fn set_returned(&mut self, call: CallId, answered: Answered) {
+        self.answer(Asked::Call(call), answered);
+    }
+
+    /// The recorded calls, and whether each has returned.
+    #[cfg(test)]
+    pub(super) fn calls(&self) -> impl Iterator<Item = (CallId, Option<Answered>)> {
+        self.records.iter().filter_map(|record| match record.outcome {
+            Outcome::Call(call) => Some((call, record.answered)),
+            _ => None,
+        })
+    }
+
+    fn answer(&mut self, asked: Asked, answered: Answered) {
+        let Some(place) = self.by_asked.get(&asked) else { return };
         if let Some(record) = self.records.get_mut((place - self.dropped) as usize) {
             record.answered = Some(answered);
         }
@@ -145,13 +189,15 @@ impl PartialEq for Requests {
     }
 }
 
+impl Eq for Requests {}
+
 impl From<VecDeque<Record>> for Requests {
     fn from(records: VecDeque<Record>) -> Self {
         let mut requests = Self { records, ..Self::default() };
         for (place, record) in (0..).zip(&requests.records) {
             requests.by_id.insert(record.id.clone(), place);
-            if let Outcome::Message { message, .. } = &record.outcome {
-                requests.by_message.insert(*message, place);
+            if let Some(asked) = Asked::with(&record.outcome) {
+                requests.by_asked.insert(asked, place);
             }
         }
         requests
@@ -177,7 +223,8 @@ mod tests {
         let mut requests = Requests::default();
         for id in 0..10 {
             let (now, end) = (Timestamp::from_micros(id), Timestamp::from_micros(id + 5));
-            requests.insert(now, (&format!("key-{id}"), "f"), end, &Outcome::Removed(id as u32));
+            let (key, outcome) = (format!("key-{id}"), Outcome::Removed(id as u32));
+            requests.insert(now, (&key, "f"), end, &outcome, Requests::MAX);
         }
         assert_eq!(requests.find(&request(4)), Ok(None), "expired at 9");
         assert_eq!(requests.find(&request(5)), Ok(Some(&Outcome::Removed(5))));
@@ -193,9 +240,27 @@ mod tests {
         let mut requests = Requests::default();
         let message = MessageId::from_u128(9);
         let outcome = Outcome::Message { agent: AgentId::from_u128(8), message };
-        requests.insert(Timestamp::default(), ("key-1", "f"), Timestamp::from_micros(9), &outcome);
+        let end = Timestamp::from_micros(9);
+        requests.insert(Timestamp::default(), ("key-1", "f"), end, &outcome, Requests::MAX);
         let answered = Answered { turn: TurnId::from_u64(3), seq: 12 };
         requests.set_answered(message, answered);
         assert_eq!(requests.answered(&request(1)), Some(answered));
+    }
+
+    #[test]
+    fn the_oldest_keys_of_an_agent_make_room_for_new_ones() {
+        let mut requests = Requests::default();
+        let end = Timestamp::from_micros(9);
+        for id in 0..4_u64 {
+            let (key, outcome) = (format!("key-{id}"), Outcome::Call(CallId::from_u64(id)));
+            requests.insert(Timestamp::default(), (&key, "f"), end, &outcome, 2);
+        }
+        assert_eq!(requests.find(&request(1)), Ok(None));
+        assert_eq!(requests.find(&request(2)), Ok(Some(&Outcome::Call(CallId::from_u64(2)))));
+        let answered = Answered { turn: TurnId::from_u64(3), seq: 12 };
+        requests.set_returned(CallId::from_u64(0), answered);
+        requests.set_returned(CallId::from_u64(3), answered);
+        assert_eq!(requests.answered(&request(2)), None);
+        assert_eq!(requests.answered(&request(3)), Some(answered));
     }
 }

@@ -118,14 +118,12 @@ impl Plan<'_, '_> {
                     ),
                 }
             }
-            Some(Over::Expired(Expiry::Pending)) => (
-                Some(json!({
-                    "status": "pending",
-                    "message_id": wait.request,
-                    "note": "the answer comes as a message; end your turn to wait for it",
-                })),
-                None,
-            ),
+            Some(Over::Expired(Expiry::Pending)) => {
+                (Some(super::decide::pending(wait.request)), None)
+            }
+            Some(Over::Expired(Expiry::Cancelled)) => {
+                (None, Some("[Cancelled by the caller]".to_owned()))
+            }
             Some(Over::Expired(Expiry::Timeout)) | None => (
                 None,
                 Some("no answer within the timeout; if it comes, it comes as a message".to_owned()),

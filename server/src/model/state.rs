@@ -116,9 +116,14 @@ impl State {
         &self.user_inbox
     }
 
-    /// Mutations with idempotency keys.
+    /// Mutations of USER with idempotency keys.
     pub fn requests(&self) -> &Requests {
         &self.requests
+    }
+
+    /// The same of an agent's tool calls, or of USER.
+    pub fn requests_of<'a>(&'a self, caller: Option<&'a Agent>) -> &'a Requests {
+        caller.map_or(&self.requests, |agent| &agent.requests)
     }
 
     /// Workspaces in the order of their creation.

@@ -3,35 +3,128 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use futures_util::stream::BoxStream;
+use futures_util::{StreamExt, stream};
 use substrat_proto::v1;
 use substrat_proto::v1::tool_service_server::{ToolService, ToolServiceServer};
+use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status};
 
-use super::status::{invalid, rejected};
-use super::{convert, incoming, layers, socket};
+use super::status::{invalid, refused, rejected, unreadable};
+use super::{convert, incoming, layers, request, socket};
 use crate::engine::{CallError, Handle, SocketGuard, ToolSockets};
-use crate::model::{AgentId, Json, SessionId, catalogue};
+use crate::model::{AgentId, Json, Rejection, SessionId, ToolSpec, offered};
 
 /// The tools of one agent. Who reaches this is that agent; there is no way to say otherwise.
+#[derive(Clone)]
 struct Tools {
     agent: AgentId,
     engine: Handle,
+    /// Cancelled when the session is not live any more.
+    stop: CancellationToken,
+}
+
+impl Tools {
+    /// The tools that the agent is offered.
+    async fn offered(&self) -> Result<Vec<&'static ToolSpec>, Status> {
+        let id = self.agent;
+        let tools = self.engine.read(move |state| {
+            state
+                .live_agent(id)
+                .map(|agent| offered(agent).collect())
+                .ok_or(Rejection::no_agent(id))
+        });
+        tools.await.map_err(|no| refused(&no))?.map_err(|no| rejected(&no))
+    }
+}
+
+fn on_wire(tools: &[&ToolSpec]) -> Vec<v1::Tool> {
+    let tools = tools.iter().map(|tool| v1::Tool {
+        name: tool.name.to_owned(),
+        description: tool.description.to_owned(),
+        input_schema: Some(convert::object(tool.schema.clone())),
+    });
+    tools.collect()
+}
+
+/// One that watches the tools of an agent.
+struct Watcher {
+    tools: Tools,
+    news: watch::Receiver<u64>,
+    /// Sequence of the last event that was looked at.
+    cursor: u64,
+    /// What was sent last.
+    sent: Option<Vec<&'static str>>,
+}
+
+impl Watcher {
+    fn new(tools: Tools) -> Self {
+        let news = tools.engine.feed().watch();
+        Self { tools, news, cursor: 0, sent: None }
+    }
+
+    /// The list when it is another one than before; none when the session is over.
+    async fn next(&mut self) -> Result<Option<Vec<v1::Tool>>, Status> {
+        loop {
+            self.cursor = *self.news.borrow_and_update();
+            let tools = self.tools.offered().await?;
+            let names = tools.iter().map(|tool| tool.name).collect();
+            if self.sent.as_ref() != Some(&names) {
+                self.sent = Some(names);
+                return Ok(Some(on_wire(&tools)));
+            }
+            if !self.concerned().await {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Waits until something happens in the agent's log; false when the session is over.
+    async fn concerned(&mut self) -> bool {
+        loop {
+            tokio::select! {
+                biased;
+                () = self.tools.stop.cancelled() => return false,
+                changed = self.news.changed() => if changed.is_err() { return false },
+            }
+            let last = *self.news.borrow_and_update();
+            let mut own = false;
+            let read = self.tools.engine.feed().read(self.cursor, |line| {
+                own |= line.agent == Some(self.tools.agent);
+                !own
+            });
+            self.cursor = last;
+            // What is not in memory any more may have been its own.
+            if own || read.is_err() {
+                return true;
+            }
+        }
+    }
 }
 
 #[tonic::async_trait]
 impl ToolService for Tools {
+    type WatchToolsStream = BoxStream<'static, Result<v1::WatchToolsResponse, Status>>;
+
     async fn list_tools(
         &self,
         _: Request<v1::ListToolsRequest>,
     ) -> Result<Response<v1::ListToolsResponse>, Status> {
-        let tools = catalogue().iter().map(|tool| v1::Tool {
-            name: tool.name.to_owned(),
-            description: tool.description.to_owned(),
-            input_schema: Some(convert::object(tool.schema.clone())),
+        let tools = on_wire(&self.offered().await?);
+        Ok(Response::new(v1::ListToolsResponse { tools }))
+    }
+
+    async fn watch_tools(
+        &self,
+        _: Request<v1::WatchToolsRequest>,
+    ) -> Result<Response<Self::WatchToolsStream>, Status> {
+        let lists = stream::try_unfold(Watcher::new(self.clone()), |mut watcher| async move {
+            let tools = watcher.next().await?;
+            Ok(tools.map(|tools| (v1::WatchToolsResponse { tools }, watcher)))
         });
-        Ok(Response::new(v1::ListToolsResponse { tools: tools.collect() }))
+        Ok(Response::new(lists.boxed()))
     }
 
     async fn call_tool(
@@ -39,15 +132,18 @@ impl ToolService for Tools {
         request: Request<v1::CallToolRequest>,
     ) -> Result<Response<v1::CallToolResponse>, Status> {
         let message = request.into_inner();
+        let key = request::key("CallTool", &message.request_id, &message)?;
         let args = convert::from_object(message.arguments.unwrap_or_default());
         let args = Json::of(&args).map_err(|error| invalid(error.to_string()))?;
-        let response = match self.engine.call_tool(self.agent, None, &message.name, args).await {
+        let called = self.engine.call_tool(self.agent, None, &message.name, args, key);
+        let response = match called.await {
             Ok(result) => {
                 let value = serde_json::from_str(result.get()).unwrap_or_default();
                 v1::CallToolResponse { result: Some(convert::json(value)), error: String::new() }
             }
             Err(CallError::Failed(error)) => v1::CallToolResponse { result: None, error },
             Err(CallError::Refused(rejection)) => return Err(rejected(&rejection)),
+            Err(CallError::Unreadable(error)) => return Err(unreadable(&io::Error::other(error))),
         };
         Ok(Response::new(response))
     }
@@ -88,7 +184,8 @@ impl ToolSockets for Sockets {
         let incoming = incoming::incoming(socket::bind(&path, 0o600)?, CONNECTIONS);
         let stop = CancellationToken::new();
         let stopped = stop.clone().cancelled_owned();
-        let tools = ToolServiceServer::new(Tools { agent, engine: handle })
+        let tools = Tools { agent, engine: handle, stop: stop.clone() };
+        let tools = ToolServiceServer::new(tools)
             .max_decoding_message_size(substrat_proto::MAX_MESSAGE_BYTES);
         let server = tonic::transport::Server::builder()
             .layer(layers::Guard::for_owner())

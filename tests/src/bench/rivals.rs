@@ -17,6 +17,15 @@ struct Echo;
 
 #[tonic::async_trait]
 impl ToolService for Echo {
+    type WatchToolsStream = BoxStream<'static, Result<v1::WatchToolsResponse, Status>>;
+
+    async fn watch_tools(
+        &self,
+        _: Request<v1::WatchToolsRequest>,
+    ) -> Result<Response<Self::WatchToolsStream>, Status> {
+        Err(Status::unimplemented("nothing to watch"))
+    }
+
     async fn list_tools(
         &self,
         _: Request<v1::ListToolsRequest>,

@@ -62,7 +62,7 @@ pub(crate) async fn echo(socket: &Path) -> (f64, f64, f64) {
             let mut samples = Vec::new();
             while begun.elapsed() < MEASURED {
                 let begun = Instant::now();
-                let request = v1::CallToolRequest { name: "hello".into(), arguments: None };
+                let request = v1::CallToolRequest { name: "hello".into(), ..Default::default() };
                 client.call_tool(request).await.unwrap();
                 samples.push(begun.elapsed().as_secs_f64());
             }

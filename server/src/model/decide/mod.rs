@@ -2,6 +2,7 @@
 
 mod agent;
 mod budget;
+mod cancel;
 mod govern;
 mod message;
 mod multicast;
@@ -12,6 +13,7 @@ mod tool;
 mod turn;
 mod workspace;
 
+pub(super) use tool::pending;
 pub(super) use turn::UNKNOWN;
 
 use super::{
@@ -80,24 +82,26 @@ pub fn decide(
     command: Command,
     request: Option<&Request>,
 ) -> Result<Decision, Rejection> {
+    let caller = command.caller().and_then(|id| state.agent(id));
     if let Some(request) = request
-        && let Some(outcome) = state.requests().find(request)?
+        && let Some(outcome) = state.requests_of(caller).find(request)?
     {
         return Ok(Decision { events: Vec::new(), outcome: outcome.clone() });
     }
     let mut plan = Plan::new(state, cx);
     let outcome = plan.command(command)?;
     if let Some(request) = request {
-        let expires = plan.cx.now.after(plan.cx.policy.request_retention);
-        plan.push(
-            None,
-            RequestRecorded {
-                request_id: request.id.clone(),
-                fingerprint: request.fingerprint.clone(),
-                expires,
-                outcome: outcome.clone(),
-            },
-        );
+        let recorded = RequestRecorded {
+            request_id: request.id.clone(),
+            fingerprint: request.fingerprint.clone(),
+            expires: plan.cx.now.after(plan.cx.policy.request_retention),
+            outcome: outcome.clone(),
+        };
+        match caller {
+            // Before the result of the call, which is noted with it.
+            Some(agent) => plan.events.insert(0, (Some(agent.session.id), recorded.into())),
+            None => plan.push(None, recorded),
+        }
     }
     Ok(Decision { events: plan.events, outcome })
 }
@@ -132,6 +136,7 @@ impl Plan<'_, '_> {
             Command::CallTool { agent, turn, call, tool, args } => {
                 self.call_tool(agent, turn, call, tool, args)
             }
+            Command::CancelCall { agent, call } => Ok(self.cancel_call(agent, call)),
             Command::FinishTool { agent, turn, call, result } => {
                 Ok(self.finish_tool(agent, turn, call, result))
             }

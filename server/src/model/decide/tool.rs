@@ -14,8 +14,8 @@ use crate::model::recent::{describe, describe_self};
 use crate::model::turn::Turn;
 use crate::model::{
     Agent, AgentCompleting, AgentId, CallId, CheckInbox, Complete, Expiry, GateAction, Json, Kind,
-    Message, MessageCollected, NewAgent, Outcome, Party, Rejection, SendMessage, SpawnAgent, Tool,
-    ToolCallInvoked, ToolCallResult, TurnId, TurnWaiting, WaitExpired,
+    Message, MessageCollected, MessageId, NewAgent, Outcome, Party, Rejection, SendMessage,
+    SpawnAgent, Tool, ToolCallInvoked, ToolCallResult, TurnId, TurnWaiting, WaitExpired,
 };
 
 /// How a tool call goes on.
@@ -51,14 +51,14 @@ impl Plan<'_, '_> {
             Err(error) => Err(error),
         };
         let (result, error) = match next {
-            Ok(Next::Effect | Next::Wait) => return Ok(Outcome::Turn(turn_id)),
+            Ok(Next::Effect | Next::Wait) => return Ok(Outcome::Call(call_id)),
             Ok(Next::Done(value)) => {
                 (Some(Json::of(&value).unwrap_or_else(|_| Json::null())), None)
             }
             Err(error) => (None, Some(error)),
         };
         self.push(session, ToolCallResult { turn_id, call_id, tool, result, error });
-        Ok(Outcome::Turn(turn_id))
+        Ok(Outcome::Call(call_id))
     }
 
     fn run_tool(
@@ -145,6 +145,10 @@ impl Plan<'_, '_> {
         let (true, Some(recipient)) = (sync, recipient) else {
             return Ok(Next::Done(json!({ "status": "sent", "message_id": message_id })));
         };
+        if agent.wait().is_some() {
+            // A turn waits for one answer at a time.
+            return Ok(Next::Done(pending(message_id)));
+        }
         self.wait_for(agent, turn, call_id, (message_id, recipient.id), args.timeout);
         Ok(Next::Wait)
     }
@@ -177,7 +181,7 @@ impl Plan<'_, '_> {
         agent: &Agent,
         turn: &Turn,
         call_id: CallId,
-        (message_id, recipient): (crate::model::MessageId, AgentId),
+        (message_id, recipient): (MessageId, AgentId),
         timeout: Option<u32>,
     ) {
         let policy = self.cx.policy;
@@ -280,6 +284,15 @@ impl Plan<'_, '_> {
         self.push(agent.session.id, ToolCallResult { turn_id, call_id, tool, result, error });
         Outcome::Turn(turn_id)
     }
+}
+
+/// What a call returns whose answer comes later.
+pub(in crate::model) fn pending(request: MessageId) -> Value {
+    json!({
+        "status": "pending",
+        "message_id": request,
+        "note": "the answer comes as a message; end your turn to wait for it",
+    })
 }
 
 /// A message as a model reads it.

@@ -620,12 +620,14 @@ words! {
         Terminated = "terminated",
     }
 
-    /// What happens when the time for an answer is up.
+    /// What the end of a wait for an answer means.
     Expiry {
         /// The call fails.
         Timeout = "timeout",
         /// The call returns "pending"; the answer comes as a message.
         Pending = "pending",
+        /// The call fails, since its caller went away.
+        Cancelled = "cancelled",
     }
 
     /// How far an interrupted turn had come.

@@ -12,7 +12,8 @@ use crate::model::*;
 enum Step {
     Create { name: u8 },
     Send { agent: u8, urgent: bool, key: Option<u8> },
-    Tool { agent: u8, tool: Tool, other: u8 },
+    Tool { agent: u8, tool: Tool, other: u8, key: Option<u8> },
+    CancelCall { agent: u8 },
     FinishTool { agent: u8 },
     Complete { agent: u8, saved: bool, attended: bool },
     Fail { agent: u8 },
@@ -98,7 +99,9 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (0..5_u8).prop_map(|name| S::Create { name }),
         8 => (n(), any::<bool>(), proptest::option::of(0..4_u8))
             .prop_map(|(agent, urgent, key)| S::Send { agent, urgent, key }),
-        14 => (n(), tool, n()).prop_map(|(agent, tool, other)| S::Tool { agent, tool, other }),
+        14 => (n(), tool, n(), proptest::option::of(0..3_u8))
+            .prop_map(|(agent, tool, other, key)| S::Tool { agent, tool, other, key }),
+        2 => n().prop_map(|agent| S::CancelCall { agent }),
         2 => n().prop_map(|agent| S::FinishTool { agent }),
         14 => (n(), any::<bool>(), any::<bool>())
             .prop_map(|(agent, saved, attended)| S::Complete { agent, saved, attended }),
@@ -174,7 +177,7 @@ impl World {
         self.run(command).expect("an end is never rejected");
     }
 
-    fn call_random(&mut self, agent: &Agent, tool: Tool, other: u8) {
+    fn call_random(&mut self, agent: &Agent, tool: Tool, other: u8, key: Option<u8>) {
         let recipient = self.pick(other).map(|agent| agent.name.to_string()).unwrap_or_default();
         let (name, args) = match tool {
             Tool::Spawn => {
@@ -195,11 +198,16 @@ impl World {
             Tool::Inspect => ("inspect_agent", json!({ "name": recipient })),
             other => self.governing(agent, other, &recipient),
         };
-        // A provider is blocked while a call of it waits.
-        let free =
-            agent.turn().is_some_and(|turn| turn.cancelling.is_none()) && agent.wait().is_none();
-        if free {
-            self.call(&agent.id.to_string(), name, &args);
+        // Another call may be made while one waits: from the tool socket.
+        if agent.turn().is_none_or(|turn| turn.cancelling.is_some()) {
+            return;
+        }
+        let agent = agent.id.to_string();
+        match key {
+            Some(key) => {
+                let _ = self.call_as(&agent, name, &args, &format!("key-{key}"));
+            }
+            None => drop(self.call(&agent, name, &args)),
         }
     }
 
@@ -277,9 +285,17 @@ impl World {
                 });
                 let _ = self.run_request(command, request.as_ref());
             }
-            Step::Tool { agent, tool, other } => {
+            Step::Tool { agent, tool, other, key } => {
                 if let Some(agent) = self.pick_busy(agent) {
-                    self.call_random(&agent, tool, other);
+                    self.call_random(&agent, tool, other, key);
+                }
+            }
+            Step::CancelCall { agent } => {
+                let Some(agent) = self.pick_busy(agent) else { return };
+                let calls = agent.turn().map(|turn| turn.calls.clone()).unwrap_or_default();
+                for call in calls {
+                    let command = Command::CancelCall { agent: agent.id, call: call.id };
+                    self.run(command).expect("never rejected");
                 }
             }
             Step::FinishTool { agent } => {

@@ -1,6 +1,7 @@
 //! The core on its own: scenarios, and a state machine of random commands.
 
 mod budgets;
+mod calls;
 mod cancel;
 mod ledger;
 mod lifecycle;

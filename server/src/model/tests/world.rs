@@ -312,6 +312,15 @@ impl World {
                 assert!(there, "who has not answered has it in the inbox");
             }
         }
+        for (call, returned) in agent.requests.calls() {
+            let runs = agent.turn().is_some_and(|turn| turn.calls.iter().any(|c| c.id == call));
+            assert_eq!(returned.is_none(), runs, "a recorded call runs or has returned");
+            let stands = |at: Answered| match &self.entries[at.seq as usize - 1].event {
+                Event::ToolCallResult(data) => data.call_id == call && data.turn_id == at.turn,
+                _ => false,
+            };
+            assert!(returned.is_none_or(stands), "its result stands where it is said to");
+        }
         let ids: BTreeSet<MessageId> = agent.inbox.iter().map(|message| message.id).collect();
         assert_eq!(ids.len(), agent.inbox.len(), "no message twice");
         if let Some(wait) = agent.wait() {
@@ -385,6 +394,25 @@ impl World {
         let end = TurnEnd::Failed { class: FailureClass::Permanent, error: "broken".into() };
         let finished = Command::FinishTurn { agent, turn, end, attended: Vec::new() };
         self.run(finished).expect("an end is never rejected");
+    }
+
+    /// Lets the running turn of an agent call a tool under a key.
+    pub(super) fn call_as(
+        &mut self,
+        reference: &str,
+        tool: &str,
+        args: &serde_json::Value,
+        key: &str,
+    ) -> Result<CallId, Rejection> {
+        let agent = self.agent(reference).id;
+        let call = CallId::fresh(&mut self.ids);
+        let request = Request { id: key.into(), fingerprint: format!("{tool}{args}") };
+        let args = Json::of(args).expect("JSON");
+        let command = Command::CallTool { agent, turn: None, call, tool: tool.into(), args };
+        match self.run_request(command, Some(&request))? {
+            Outcome::Call(call) => Ok(call),
+            other => panic!("{other:?}"),
+        }
     }
 
     /// Lets the running turn of an agent call a tool. Returns the call.
