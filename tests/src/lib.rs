@@ -12,7 +12,9 @@
 pub mod harness;
 pub mod judge;
 pub mod mail;
+pub mod mcp;
 pub mod probe;
 pub mod remember;
+pub mod team;
 pub mod watch;
 pub mod world;

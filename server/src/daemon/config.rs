@@ -263,7 +263,8 @@ const KEYS: &[Key] = &[
 /// How the name of an environment variable for a key starts.
 const ENV_PREFIX: &str = "SUBSTRAT_";
 /// Variables with that start that are no keys.
-const OTHER_VARIABLES: [&str; 3] = ["SUBSTRAT_HOME", "SUBSTRAT_SOCKET", "SUBSTRAT_DAEMON"];
+const OTHER_VARIABLES: [&str; 4] =
+    ["SUBSTRAT_HOME", "SUBSTRAT_SOCKET", "SUBSTRAT_TOOL_SOCKET", "SUBSTRAT_DAEMON"];
 
 fn syntax(path: &Path, text: &str, error: &toml::de::Error) -> ConfigError {
     let start = error.span().map_or(0, |span| span.start);

@@ -230,17 +230,17 @@ impl Instance for Fake {
     }
 }
 
-struct World {
+pub(super) struct World {
     slow: SlowDisk,
     journal: Journal,
-    handle: Handle,
+    pub(super) handle: Handle,
     log: Log,
     running: JoinSet<Result<Ended, Fatal>>,
     _folder: tempfile::TempDir,
 }
 
 impl World {
-    fn new(segment_bytes: u64) -> Self {
+    pub(super) fn new(segment_bytes: u64) -> Self {
         let slow = SlowDisk { disk: SimDisk::new(1), gate: Arc::default() };
         slow.create_dir(journal::DIR).unwrap();
         let scanned = journal::scan::<journal::Error>(&slow, 0, |_| Ok(())).unwrap();
@@ -274,7 +274,7 @@ impl World {
         self.handle.send(send(agent, text), None).await.unwrap().answer.await.unwrap()
     }
 
-    fn events(&self) -> Vec<String> {
+    pub(super) fn events(&self) -> Vec<String> {
         self.log.lock().unwrap().clone()
     }
 

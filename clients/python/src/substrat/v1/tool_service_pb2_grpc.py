@@ -41,6 +41,11 @@ class ToolServiceStub:
                 request_serializer=substrat_dot_v1_dot_tool__service__pb2.ListToolsRequest.SerializeToString,
                 response_deserializer=substrat_dot_v1_dot_tool__service__pb2.ListToolsResponse.FromString,
                 _registered_method=True)
+        self.WatchTools = channel.unary_stream(
+                '/substrat.v1.ToolService/WatchTools',
+                request_serializer=substrat_dot_v1_dot_tool__service__pb2.WatchToolsRequest.SerializeToString,
+                response_deserializer=substrat_dot_v1_dot_tool__service__pb2.WatchToolsResponse.FromString,
+                _registered_method=True)
         self.CallTool = channel.unary_unary(
                 '/substrat.v1.ToolService/CallTool',
                 request_serializer=substrat_dot_v1_dot_tool__service__pb2.CallToolRequest.SerializeToString,
@@ -54,7 +59,14 @@ class ToolServiceServicer:
     """
 
     def ListTools(self, request, context):
-        """Lists the tools.
+        """Lists the tools that the agent is offered: those that can work for it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WatchTools(self, request, context):
+        """Sends the same list, and again whenever it changes. Ends with the agent's session.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -62,7 +74,8 @@ class ToolServiceServicer:
 
     def CallTool(self, request, context):
         """Calls a tool within the running turn. FAILED_PRECONDITION (NO_TURN) when none runs. A tool
-        that refuses or fails says so in the response, for the model to read.
+        that refuses or fails says so in the response, for the model to read. A call that waits for
+        the answer to a message ends when it is cancelled; the answer comes as a message then.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -75,6 +88,11 @@ def add_ToolServiceServicer_to_server(servicer, server):
                     servicer.ListTools,
                     request_deserializer=substrat_dot_v1_dot_tool__service__pb2.ListToolsRequest.FromString,
                     response_serializer=substrat_dot_v1_dot_tool__service__pb2.ListToolsResponse.SerializeToString,
+            ),
+            'WatchTools': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchTools,
+                    request_deserializer=substrat_dot_v1_dot_tool__service__pb2.WatchToolsRequest.FromString,
+                    response_serializer=substrat_dot_v1_dot_tool__service__pb2.WatchToolsResponse.SerializeToString,
             ),
             'CallTool': grpc.unary_unary_rpc_method_handler(
                     servicer.CallTool,
@@ -111,6 +129,33 @@ class ToolService:
             '/substrat.v1.ToolService/ListTools',
             substrat_dot_v1_dot_tool__service__pb2.ListToolsRequest.SerializeToString,
             substrat_dot_v1_dot_tool__service__pb2.ListToolsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchTools(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/substrat.v1.ToolService/WatchTools',
+            substrat_dot_v1_dot_tool__service__pb2.WatchToolsRequest.SerializeToString,
+            substrat_dot_v1_dot_tool__service__pb2.WatchToolsResponse.FromString,
             options,
             channel_credentials,
             insecure,

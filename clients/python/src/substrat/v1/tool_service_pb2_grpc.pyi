@@ -36,10 +36,13 @@ class ToolServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ToolServiceAsyncStub: ...
     ListTools: _grpc.UnaryUnaryMultiCallable[_tool_service_pb2.ListToolsRequest, _tool_service_pb2.ListToolsResponse]
-    """Lists the tools."""
+    """Lists the tools that the agent is offered: those that can work for it."""
+    WatchTools: _grpc.UnaryStreamMultiCallable[_tool_service_pb2.WatchToolsRequest, _tool_service_pb2.WatchToolsResponse]
+    """Sends the same list, and again whenever it changes. Ends with the agent's session."""
     CallTool: _grpc.UnaryUnaryMultiCallable[_tool_service_pb2.CallToolRequest, _tool_service_pb2.CallToolResponse]
     """Calls a tool within the running turn. FAILED_PRECONDITION (NO_TURN) when none runs. A tool
-    that refuses or fails says so in the response, for the model to read.
+    that refuses or fails says so in the response, for the model to read. A call that waits for
+    the answer to a message ends when it is cancelled; the answer comes as a message then.
     """
 
 @_typing.type_check_only
@@ -50,10 +53,13 @@ class ToolServiceAsyncStub(ToolServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListTools: _aio.UnaryUnaryMultiCallable[_tool_service_pb2.ListToolsRequest, _tool_service_pb2.ListToolsResponse]  # type: ignore[assignment]
-    """Lists the tools."""
+    """Lists the tools that the agent is offered: those that can work for it."""
+    WatchTools: _aio.UnaryStreamMultiCallable[_tool_service_pb2.WatchToolsRequest, _tool_service_pb2.WatchToolsResponse]  # type: ignore[assignment]
+    """Sends the same list, and again whenever it changes. Ends with the agent's session."""
     CallTool: _aio.UnaryUnaryMultiCallable[_tool_service_pb2.CallToolRequest, _tool_service_pb2.CallToolResponse]  # type: ignore[assignment]
     """Calls a tool within the running turn. FAILED_PRECONDITION (NO_TURN) when none runs. A tool
-    that refuses or fails says so in the response, for the model to read.
+    that refuses or fails says so in the response, for the model to read. A call that waits for
+    the answer to a message ends when it is cancelled; the answer comes as a message then.
     """
 
 class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -67,7 +73,15 @@ class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _tool_service_pb2.ListToolsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_tool_service_pb2.ListToolsResponse, _abc.Awaitable[_tool_service_pb2.ListToolsResponse]]:
-        """Lists the tools."""
+        """Lists the tools that the agent is offered: those that can work for it."""
+
+    @_abc_1.abstractmethod
+    def WatchTools(
+        self,
+        request: _tool_service_pb2.WatchToolsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_tool_service_pb2.WatchToolsResponse], _abc.AsyncIterator[_tool_service_pb2.WatchToolsResponse]]:
+        """Sends the same list, and again whenever it changes. Ends with the agent's session."""
 
     @_abc_1.abstractmethod
     def CallTool(
@@ -76,7 +90,8 @@ class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_tool_service_pb2.CallToolResponse, _abc.Awaitable[_tool_service_pb2.CallToolResponse]]:
         """Calls a tool within the running turn. FAILED_PRECONDITION (NO_TURN) when none runs. A tool
-        that refuses or fails says so in the response, for the model to read.
+        that refuses or fails says so in the response, for the model to read. A call that waits for
+        the answer to a message ends when it is cancelled; the answer comes as a message then.
         """
 
 def add_ToolServiceServicer_to_server(servicer: ToolServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

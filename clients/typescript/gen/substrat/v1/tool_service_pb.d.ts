@@ -47,6 +47,40 @@ export declare type ListToolsResponse = Message<"substrat.v1.ListToolsResponse">
 export declare const ListToolsResponseSchema: GenMessage<ListToolsResponse>;
 
 /**
+ * Request of WatchTools.
+ *
+ * @generated from message substrat.v1.WatchToolsRequest
+ */
+export declare type WatchToolsRequest = Message<"substrat.v1.WatchToolsRequest"> & {
+};
+
+/**
+ * Describes the message substrat.v1.WatchToolsRequest.
+ * Use `create(WatchToolsRequestSchema)` to create a new message.
+ */
+export declare const WatchToolsRequestSchema: GenMessage<WatchToolsRequest>;
+
+/**
+ * Response of WatchTools.
+ *
+ * @generated from message substrat.v1.WatchToolsResponse
+ */
+export declare type WatchToolsResponse = Message<"substrat.v1.WatchToolsResponse"> & {
+  /**
+   * The tools, by name.
+   *
+   * @generated from field: repeated substrat.v1.Tool tools = 1;
+   */
+  tools: Tool[];
+};
+
+/**
+ * Describes the message substrat.v1.WatchToolsResponse.
+ * Use `create(WatchToolsResponseSchema)` to create a new message.
+ */
+export declare const WatchToolsResponseSchema: GenMessage<WatchToolsResponse>;
+
+/**
  * Request of CallTool.
  *
  * @generated from message substrat.v1.CallToolRequest
@@ -65,6 +99,15 @@ export declare type CallToolRequest = Message<"substrat.v1.CallToolRequest"> & {
    * @generated from field: google.protobuf.Struct arguments = 2;
    */
   arguments?: JsonObject | undefined;
+
+  /**
+   * Idempotency key of at most 128 bytes, the agent's own. The same key with the same tool and
+   * arguments returns what the first call returned, or waits for it, also after a crash of the
+   * daemon; with others it is ALREADY_EXISTS (REQUEST_ID_REUSED). Empty: none.
+   *
+   * @generated from field: string request_id = 3;
+   */
+  requestId: string;
 };
 
 /**
@@ -108,7 +151,7 @@ export declare const CallToolResponseSchema: GenMessage<CallToolResponse>;
  */
 export declare const ToolService: GenService<{
   /**
-   * Lists the tools.
+   * Lists the tools that the agent is offered: those that can work for it.
    *
    * @generated from rpc substrat.v1.ToolService.ListTools
    */
@@ -118,8 +161,19 @@ export declare const ToolService: GenService<{
     output: typeof ListToolsResponseSchema;
   },
   /**
+   * Sends the same list, and again whenever it changes. Ends with the agent's session.
+   *
+   * @generated from rpc substrat.v1.ToolService.WatchTools
+   */
+  watchTools: {
+    methodKind: "server_streaming";
+    input: typeof WatchToolsRequestSchema;
+    output: typeof WatchToolsResponseSchema;
+  },
+  /**
    * Calls a tool within the running turn. FAILED_PRECONDITION (NO_TURN) when none runs. A tool
-   * that refuses or fails says so in the response, for the model to read.
+   * that refuses or fails says so in the response, for the model to read. A call that waits for
+   * the answer to a message ends when it is cancelled; the answer comes as a message then.
    *
    * @generated from rpc substrat.v1.ToolService.CallTool
    */

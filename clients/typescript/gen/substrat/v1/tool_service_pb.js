@@ -10,7 +10,7 @@ import { file_substrat_v1_tool } from "./tool_pb.js";
  * Describes the file substrat/v1/tool_service.proto.
  */
 export const file_substrat_v1_tool_service = /*@__PURE__*/
-  fileDesc("Ch5zdWJzdHJhdC92MS90b29sX3NlcnZpY2UucHJvdG8SC3N1YnN0cmF0LnYxIhIKEExpc3RUb29sc1JlcXVlc3QiNQoRTGlzdFRvb2xzUmVzcG9uc2USIAoFdG9vbHMYASADKAsyES5zdWJzdHJhdC52MS5Ub29sIksKD0NhbGxUb29sUmVxdWVzdBIMCgRuYW1lGAEgASgJEioKCWFyZ3VtZW50cxgCIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QiSQoQQ2FsbFRvb2xSZXNwb25zZRImCgZyZXN1bHQYASABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSDQoFZXJyb3IYAiABKAkyogEKC1Rvb2xTZXJ2aWNlEkoKCUxpc3RUb29scxIdLnN1YnN0cmF0LnYxLkxpc3RUb29sc1JlcXVlc3QaHi5zdWJzdHJhdC52MS5MaXN0VG9vbHNSZXNwb25zZRJHCghDYWxsVG9vbBIcLnN1YnN0cmF0LnYxLkNhbGxUb29sUmVxdWVzdBodLnN1YnN0cmF0LnYxLkNhbGxUb29sUmVzcG9uc2ViBnByb3RvMw", [file_google_protobuf_struct, file_substrat_v1_tool]);
+  fileDesc("Ch5zdWJzdHJhdC92MS90b29sX3NlcnZpY2UucHJvdG8SC3N1YnN0cmF0LnYxIhIKEExpc3RUb29sc1JlcXVlc3QiNQoRTGlzdFRvb2xzUmVzcG9uc2USIAoFdG9vbHMYASADKAsyES5zdWJzdHJhdC52MS5Ub29sIhMKEVdhdGNoVG9vbHNSZXF1ZXN0IjYKEldhdGNoVG9vbHNSZXNwb25zZRIgCgV0b29scxgBIAMoCzIRLnN1YnN0cmF0LnYxLlRvb2wiXwoPQ2FsbFRvb2xSZXF1ZXN0EgwKBG5hbWUYASABKAkSKgoJYXJndW1lbnRzGAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBISCgpyZXF1ZXN0X2lkGAMgASgJIkkKEENhbGxUb29sUmVzcG9uc2USJgoGcmVzdWx0GAEgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEg0KBWVycm9yGAIgASgJMvMBCgtUb29sU2VydmljZRJKCglMaXN0VG9vbHMSHS5zdWJzdHJhdC52MS5MaXN0VG9vbHNSZXF1ZXN0Gh4uc3Vic3RyYXQudjEuTGlzdFRvb2xzUmVzcG9uc2USTwoKV2F0Y2hUb29scxIeLnN1YnN0cmF0LnYxLldhdGNoVG9vbHNSZXF1ZXN0Gh8uc3Vic3RyYXQudjEuV2F0Y2hUb29sc1Jlc3BvbnNlMAESRwoIQ2FsbFRvb2wSHC5zdWJzdHJhdC52MS5DYWxsVG9vbFJlcXVlc3QaHS5zdWJzdHJhdC52MS5DYWxsVG9vbFJlc3BvbnNlYgZwcm90bzM", [file_google_protobuf_struct, file_substrat_v1_tool]);
 
 /**
  * Describes the message substrat.v1.ListToolsRequest.
@@ -27,18 +27,32 @@ export const ListToolsResponseSchema = /*@__PURE__*/
   messageDesc(file_substrat_v1_tool_service, 1);
 
 /**
+ * Describes the message substrat.v1.WatchToolsRequest.
+ * Use `create(WatchToolsRequestSchema)` to create a new message.
+ */
+export const WatchToolsRequestSchema = /*@__PURE__*/
+  messageDesc(file_substrat_v1_tool_service, 2);
+
+/**
+ * Describes the message substrat.v1.WatchToolsResponse.
+ * Use `create(WatchToolsResponseSchema)` to create a new message.
+ */
+export const WatchToolsResponseSchema = /*@__PURE__*/
+  messageDesc(file_substrat_v1_tool_service, 3);
+
+/**
  * Describes the message substrat.v1.CallToolRequest.
  * Use `create(CallToolRequestSchema)` to create a new message.
  */
 export const CallToolRequestSchema = /*@__PURE__*/
-  messageDesc(file_substrat_v1_tool_service, 2);
+  messageDesc(file_substrat_v1_tool_service, 4);
 
 /**
  * Describes the message substrat.v1.CallToolResponse.
  * Use `create(CallToolResponseSchema)` to create a new message.
  */
 export const CallToolResponseSchema = /*@__PURE__*/
-  messageDesc(file_substrat_v1_tool_service, 3);
+  messageDesc(file_substrat_v1_tool_service, 5);
 
 /**
  * An agent's own tools. Served on that agent's tool socket only, never on the API socket: who
