@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    agent, config, daemon, demo, events, inbox, provider, session, turn, workspace,
+    agent, config, daemon, demo, events, inbox, mcp, provider, session, turn, workspace,
 };
 
 /// Runs and watches teams of LLM agents that survive crashes.
@@ -99,6 +99,11 @@ pub(crate) enum Command {
     Config(config::Command),
     /// A guided demonstration: a team reviews a source tree and survives kill -9
     Demo(demo::Args),
+    /// Offer an agent its tools: an MCP server on stdin and stdout
+    ///
+    /// For the MCP client of an agent, such as its coding CLI. Who reaches the tool socket is the
+    /// agent. The server goes on when the daemon starts again; see docs/mcp.md.
+    Mcp(mcp::Args),
     /// Completions for a shell
     Completions {
         /// The shell

@@ -6,6 +6,7 @@ pub(crate) mod daemon;
 pub(crate) mod demo;
 pub(crate) mod events;
 pub(crate) mod inbox;
+pub(crate) mod mcp;
 pub(crate) mod provider;
 pub(crate) mod session;
 pub(crate) mod turn;
@@ -48,6 +49,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
         Command::Provider(command) => provider::run(&context, command).await,
         Command::Config(command) => config::run(&context, command).await,
         Command::Demo(args) => demo::run(&context, args).await,
+        Command::Mcp(args) => mcp::run(&context, args).await,
         Command::Completions { shell } => {
             let mut command = Args::command();
             let mut script = Vec::new();
