@@ -178,8 +178,11 @@ async fn a_bad_call_over_the_tool_socket_is_refused_and_changes_nothing() {
     let mut tools = tools(&daemon, &middle).await;
     for call in all() {
         let before = state(&client).await;
-        let request =
-            v1::CallToolRequest { name: call.tool.into(), arguments: Some(object(&call.args)) };
+        let request = v1::CallToolRequest {
+            name: call.tool.into(),
+            arguments: Some(object(&call.args)),
+            ..Default::default()
+        };
         let answer = tools.call_tool(request).await.unwrap().into_inner();
         let (tool, args) = (call.tool, &call.args);
         assert!(answer.result.is_none(), "{tool} {args}: {answer:?}");
