@@ -120,7 +120,7 @@ async fn who_waits_for_a_turn_that_is_refused_is_told_why() {
     exhausted(&refused);
     assert!(refused.message().contains("the token budget of \"lead\" is used up: 100 of 50"));
     assert_eq!(client.agent("lead").await.inbox_size, 1, "it keeps the message");
-    let inbox = daemon.ctl_ok(&["inbox", "list"]);
+    let inbox = daemon.ctl_ok(&["inbox"]);
     assert!(!inbox.contains("budget"), "who waited was told: {inbox}");
 
     update(&client, "lead", "budget.tokens", v1::Budget::default()).await;
@@ -155,12 +155,13 @@ async fn what_a_turn_used_before_kill_9_counts_after_it() {
     assert_eq!(now.tree_usage, now.usage);
     exhausted(&client.ask("a", "again").await.expect_err("nothing is left"));
 
-    update(&client, "a", "budget.tokens", tokens(500)).await;
+    update(&client, "a", "budget.tokens", tokens(200)).await;
     let released = client.wait_type(1, &agent, "budget.released").await;
     client.wait_type(released.sequence, &agent, "usage.reported").await;
     daemon.kill();
     daemon.start_again();
     let client = daemon.client().await;
+    client.wait_type(released.sequence, &agent, "turn.refused").await;
     let used = client.agent("a").await.usage.expect("usage");
     assert_eq!(used.input_tokens, 120, "both are kept");
 }

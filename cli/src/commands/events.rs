@@ -128,7 +128,9 @@ fn summary(event: &v1::Event) -> String {
             [text("turn_id")].into_iter().flatten().chain(used).collect()
         }
         "budget.changed" => {
-            ["scope", "measure", "limit"].iter().filter_map(|key| text(key)).collect()
+            let limit = text("limit").unwrap_or_else(|| "none".to_owned());
+            let keys = ["scope", "measure"];
+            keys.iter().filter_map(|key| text(key)).chain([limit]).collect()
         }
         "budget.warning" | "budget.exhausted" | "turn.refused" => {
             let keys = ["whose_name", "scope", "measure", "used"];
