@@ -94,7 +94,9 @@ fn agents_are_created_shown_changed_and_ended() {
         "provider",
         "sessionId",
         "state",
+        "treeUsage",
         "turns",
+        "usage",
     ];
     assert_eq!(fields(&child), expected);
     assert_eq!(
