@@ -64,6 +64,8 @@ impl Trial {
         let desk = v1::CreateWorkspaceRequest { name: "desk".into(), ..Default::default() };
         let desk = client.workspaces.clone().create_workspace(desk).await.unwrap();
         let root = desk.into_inner().workspace.unwrap().root;
+        // The daemon makes the folder behind its answer.
+        std::fs::create_dir_all(&root).unwrap();
         for (name, script) in [("manager.rhai", MANAGER), ("worker.rhai", WORKER)] {
             std::fs::write(std::path::Path::new(&root).join(name), script).unwrap();
         }
