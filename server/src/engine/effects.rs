@@ -16,14 +16,15 @@ impl Driver {
         match effect {
             Effect::Open { session, agent, provider, model, instructions, saved } => {
                 let providers = self.handle.providers().iter();
+                let named = provider;
                 let provider =
-                    providers.clone().find(|known| known.info().name == &*provider).cloned();
+                    providers.clone().find(|known| known.info().name == &*named).cloned();
                 let name = self
                     .core
                     .state()
                     .agent(agent)
                     .map_or_else(|| Name::known("?"), |agent| agent.name.clone());
-                let owner = Owner { agent, name, session };
+                let owner = Owner { agent, name, session, provider: named };
                 let spec = Spec { model, instructions, saved };
                 self.runners.open(owner, provider, spec, &self.sockets, &self.handle);
             }

@@ -59,6 +59,8 @@ pub(super) struct Owner {
     pub(super) agent: AgentId,
     pub(super) name: Name,
     pub(super) session: SessionId,
+    /// Name of the provider, which need not be there.
+    pub(super) provider: Arc<str>,
 }
 
 impl Runners {
@@ -269,7 +271,7 @@ impl Task {
         }
         if self.instance.is_none() {
             let Some(provider) = &self.provider else {
-                let message = "its provider is not configured any more".to_owned();
+                let message = format!("its provider {:?} is not configured", self.owner.provider);
                 let class = FailureClass::ProviderGone;
                 return Err(Failure { class, message, retry_after: None });
             };

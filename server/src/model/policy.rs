@@ -66,8 +66,9 @@ pub enum Resume {
 }
 
 impl Policy {
-    /// Live instances of a provider at most.
+    /// Live instances of a provider at most. One that is not configured has a slot, in which the
+    /// turns of its agents fail and say so.
     pub(super) fn slots(&self, provider: &str) -> usize {
-        self.providers.get(provider).map_or(0, |provider| provider.slots)
+        self.providers.get(provider).map_or(1, |provider| provider.slots)
     }
 }

@@ -25,6 +25,15 @@ fn a_gate_holds_turns_back_and_permits_let_some_through() {
 }
 
 #[test]
+fn the_turns_of_an_agent_start_although_its_provider_is_not_configured_any_more() {
+    let mut world = World::new(4);
+    world.create("a");
+    world.policy.providers.clear();
+    world.send("a", "one");
+    assert!(world.agent("a").turn().is_some(), "its runner says what is wrong");
+}
+
+#[test]
 fn the_least_recently_used_idle_session_gives_its_slot() {
     let mut world = World::new(2);
     for name in ["a", "b", "c"] {

@@ -259,7 +259,7 @@ impl World {
     fn judge_slots(&self) {
         let ending =
             self.state.agents().filter(|a| a.turn().is_some_and(|t| t.cancelling.is_some()));
-        let limit = self.policy.providers["scripted"].slots;
+        let limit = self.policy.slots("scripted");
         let pool = self.state.pool("scripted");
         // A blocked turn that is asked to end goes on at once, slot or not.
         let held = pool.held - pool.suspending;
