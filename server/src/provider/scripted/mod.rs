@@ -108,9 +108,15 @@ impl Provider for Scripted {
 
     fn open(&self, spec: Spec) -> BoxFuture<'_, Result<Box<dyn Instance>, Failure>> {
         async move {
-            let ast = self
-                .compile(&spec.instructions)
-                .map_err(|error| Failure::permanent(format!("script error: {error}")))?;
+            let ast = self.compile(&spec.instructions).map_err(|error| {
+                Failure::permanent(match spec.model.as_deref() {
+                    Some(script) if script.ends_with(".py") => format!(
+                        "its script {script:?} is a Python program of the Python Substrat; give \
+                         the agent a Rhai script as its instructions"
+                    ),
+                    _ => format!("script error: {error}"),
+                })
+            })?;
             let memory = match &spec.saved {
                 None => Map::new(),
                 Some(blob) => read_memory(blob)?,
