@@ -5,6 +5,7 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 pub mod daemon;
 pub mod engine;
+pub mod import;
 pub mod journal;
 mod memory;
 pub mod model;

@@ -26,6 +26,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("workspace", &["model"]),
     ("engine", &["model", "journal", "provider", "workspace"]),
     ("recovery", &["model", "journal", "projection"]),
+    ("import", &["model", "journal", "projection"]),
     // The last three are what it shows: kinds of output, what recovery found, roots on the host.
     ("service", &["model", "engine", "provider", "recovery", "workspace"]),
     (
@@ -38,6 +39,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "workspace",
             "engine",
             "recovery",
+            "import",
             "service",
         ],
     ),

@@ -19,7 +19,7 @@ pub trait Disk: Send + Sync {
     fn open(&self, path: &str) -> io::Result<Box<dyn DiskFile>>;
     /// Creates an empty file, or empties the one that is there.
     fn create(&self, path: &str) -> io::Result<Box<dyn DiskFile>>;
-    /// Gives a file another name in the same folder, in place of what had it.
+    /// Gives a file or folder another name in the same folder; a file in place of what had it.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &str) -> io::Result<()>;

@@ -557,6 +557,26 @@ data! {
 
     /// Data of `daemon.stopped`.
     DaemonStopped {}
+
+    /// Data of `home.imported`.
+    HomeImported {
+        /// Agents that go on.
+        agents: u64,
+        /// Agents that had ended, or could not go on.
+        ended: u64,
+        /// Workspaces.
+        workspaces: u64,
+        /// Turns.
+        turns: u64,
+        /// Messages.
+        messages: u64,
+        /// Messages that wait to be delivered.
+        pending: u64,
+        /// What was not taken over as it was; the first hundred of it.
+        skipped: Vec<String>,
+        /// The folder in the home that has the old files.
+        kept: String,
+    }
 }
 
 /// A value that is there, `null` too: a tool may return that.

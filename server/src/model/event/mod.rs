@@ -257,6 +257,8 @@ events! {
     DaemonRecovered = "daemon.recovered",
     /// A daemon stopped cleanly.
     DaemonStopped = "daemon.stopped",
+    /// What another program left was taken over.
+    HomeImported = "home.imported",
 }
 
 impl Event {
