@@ -312,6 +312,11 @@ async fn status(context: &Context) -> Result<(), Error> {
                 let what = if folder.contains(".damaged") { "was set aside" } else { "is gone" };
                 line(&format!("damaged   {folder} {what}"));
             }
+            if !recovery.imported.is_empty() {
+                let report = Path::new(&daemon.home).join("import-report.txt");
+                line(&format!("imported  {}", recovery.imported));
+                line(&format!("          see {}", report.display()));
+            }
         }
     })
 }

@@ -4,6 +4,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
@@ -45,6 +46,16 @@ pub enum HomeError {
         /// The other daemon.
         pid: Option<u32>,
     },
+    /// The Python Substrat still has it.
+    #[error(
+        "the Python Substrat still runs on {path}{}; stop it, and start again", .pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default()
+    )]
+    TakenByPython {
+        /// The home.
+        path: PathBuf,
+        /// Its daemon.
+        pid: Option<u32>,
+    },
     /// The system said something else.
     #[error("{path}: {error}")]
     Io {
@@ -81,6 +92,38 @@ impl Home {
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Keeps a daemon of the Python Substrat from this home for as long as what is returned lives.
+    pub fn lock_out_python(&self) -> Result<File, HomeError> {
+        let path = self.path.join("daemon.lock");
+        let failed = |error| HomeError::Io { path: path.clone(), error };
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(&path).map_err(failed)?;
+        let is_free = match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => true,
+            Err(error) if error == rustix::io::Errno::WOULDBLOCK => false,
+            Err(error) => return Err(failed(error.into())),
+        };
+        // Versions that take no lock listen all the same.
+        if is_free && UnixStream::connect(self.path.join("daemon.sock")).is_err() {
+            return Ok(file);
+        }
+        let pid = fs::read_to_string(self.path.join("daemon.pid")).ok();
+        let pid = pid.and_then(|text| text.trim().parse().ok());
+        Err(HomeError::TakenByPython { path: self.path.clone(), pid })
+    }
+}
+
+/// The path of a folder without symbolic links, if it is there.
+pub(super) fn real(path: &str) -> Option<String> {
+    Path::new(path).canonicalize().ok()?.into_os_string().into_string().ok()
+}
+
+/// The first line of a text file in a home, if there is one.
+pub(super) fn first_line(home: &Path, file: &str) -> Option<String> {
+    let text = fs::read_to_string(home.join(file)).ok()?;
+    text.lines().next().map(|line| line.chars().take(400).collect())
 }
 
 fn check(path: &Path) -> Result<(), HomeError> {

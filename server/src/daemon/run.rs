@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use super::adapters::{FromProjections, Tail, ToProjections};
 use super::{Config, ConfigError, Home, HomeError, environment, logging};
 use crate::engine::{Engine, Fatal, Handle, Parts, RandomIds, now};
+use crate::import;
 use crate::journal::{self, Disk, Journal, OsDisk};
 use crate::model::{BadLine, Context};
 use crate::projection::Worker;
@@ -48,6 +49,9 @@ pub enum RunError {
     /// What the disk holds cannot be used.
     #[error("the daemon cannot start from what the disk holds: {}{}", .0, way_out(.0))]
     Recovery(#[from] recovery::Error),
+    /// A home of the Python Substrat could not be taken over.
+    #[error("the home of the Python Substrat cannot be taken over: {0}; it is as it was")]
+    Import(#[from] import::Error),
     /// The journal failed.
     #[error(transparent)]
     Fatal(#[from] Fatal),
@@ -178,6 +182,8 @@ fn recover(
     let begun = Instant::now();
     let disk: Arc<dyn Disk> = Arc::new(OsDisk::new(home.path()));
     disk.create_dir(journal::DIR).map_err(io("creating the journal folder"))?;
+    let mut ids = RandomIds::from_os().map_err(io("seeding the identities"))?;
+    take_over(home, config, &disk, &mut ids)?;
     disk.create_dir(crate::projection::DIR).map_err(io("creating the agents folder"))?;
     disk.sync_dir("").map_err(io("syncing the home"))?;
     let options = recovery::Options {
@@ -185,7 +191,6 @@ fn recover(
         max_open_files: log_files(),
         boot: boot_id(),
     };
-    let mut ids = RandomIds::from_os().map_err(io("seeding the identities"))?;
     let infos: Vec<_> = providers.iter().map(|provider| provider.info()).collect();
     let policy = config.policy(&infos);
     let mut context = Context { now: now(), policy: &policy, ids: &mut ids, attended: &|_| false };
@@ -195,6 +200,30 @@ fn recover(
     let Report { clean, replayed, interrupted_turns, .. } = recovered.report;
     tracing::info!(clean, replayed, interrupted_turns, ?took, "recovered");
     Ok(Started { recovered, took, disk, ids })
+}
+
+/// Takes over what the Python Substrat left, if it did.
+fn take_over(
+    home: &Home,
+    config: &Config,
+    disk: &Arc<dyn Disk>,
+    ids: &mut RandomIds,
+) -> Result<(), RunError> {
+    import::finish(&**disk)?;
+    if !import::is_waiting(&**disk)? {
+        return Ok(());
+    }
+    let _lock = home.lock_out_python()?;
+    let options = import::Options {
+        home: home.path(),
+        real: &super::home::real,
+        journal: config.journal(),
+        max_open_files: log_files(),
+    };
+    let report = import::take_over(disk, &options, now(), ids)?;
+    let summary = report.summary();
+    tracing::info!(summary, report = import::REPORT_PATH, "took over a home");
+    Ok(())
 }
 
 async fn serve(
@@ -283,6 +312,7 @@ fn about(
         started: now(),
         recovery,
         recovery_took,
+        imported: super::home::first_line(home.path(), import::REPORT_PATH),
         config: config.show(),
         slots: config.slots(),
         connections: connections(),

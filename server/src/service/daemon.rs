@@ -8,10 +8,11 @@ use substrat_proto::v1::provider_service_server::ProviderService;
 use tonic::{Request, Response, Status};
 
 use super::status::{invalid, refused};
-use super::{Api, Mended, convert};
+use super::{About, Api, Mended, convert};
 use crate::recovery::Report;
 
-fn recovery(report: &Report, took: Duration, mended: Mended) -> v1::RecoveryReport {
+fn recovery(about: &About, mended: Mended) -> v1::RecoveryReport {
+    let (report, took): (&Report, _) = (&about.recovery, about.recovery_took);
     v1::RecoveryReport {
         clean: report.clean,
         duration: prost_types::Duration::try_from(took).ok(),
@@ -24,6 +25,7 @@ fn recovery(report: &Report, took: Duration, mended: Mended) -> v1::RecoveryRepo
         orphaned_calls: report.orphaned_calls,
         returned_messages: report.returned_messages,
         quarantined: report.quarantined.iter().cloned().chain(mended.quarantined).collect(),
+        imported: about.imported.clone().unwrap_or_default(),
     }
 }
 
@@ -66,7 +68,7 @@ impl DaemonService for Api {
             full: status.full,
         });
         let mended = (about.mended)();
-        daemon.recovery = Some(recovery(&about.recovery, about.recovery_took, mended));
+        daemon.recovery = Some(recovery(about, mended));
         daemon.draining = *self.engine.draining().borrow();
         Ok(Response::new(v1::GetDaemonResponse { daemon: Some(daemon) }))
     }

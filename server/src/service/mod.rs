@@ -88,6 +88,8 @@ pub struct About {
     pub recovery: Report,
     /// How long recovery took.
     pub recovery_took: Duration,
+    /// What was taken over from the Python Substrat, if that was.
+    pub imported: Option<String>,
     /// Clients that may be connected at once.
     pub connections: usize,
     /// The effective configuration.

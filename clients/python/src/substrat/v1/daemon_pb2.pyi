@@ -59,7 +59,7 @@ class Journal(_message.Message):
     def __init__(self, durable_sequence: _Optional[int] = ..., checkpoint_sequence: _Optional[int] = ..., segment_count: _Optional[int] = ..., tail_bytes: _Optional[int] = ..., commit_count: _Optional[int] = ..., full: _Optional[bool] = ...) -> None: ...
 
 class RecoveryReport(_message.Message):
-    __slots__ = ("clean", "duration", "checkpoint_sequence", "replayed_events", "rebuilt", "torn_bytes", "repaired_projections", "interrupted_turns", "orphaned_calls", "returned_messages", "quarantined")
+    __slots__ = ("clean", "duration", "checkpoint_sequence", "replayed_events", "rebuilt", "torn_bytes", "repaired_projections", "interrupted_turns", "orphaned_calls", "returned_messages", "quarantined", "imported")
     CLEAN_FIELD_NUMBER: _ClassVar[int]
     DURATION_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -71,6 +71,7 @@ class RecoveryReport(_message.Message):
     ORPHANED_CALLS_FIELD_NUMBER: _ClassVar[int]
     RETURNED_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     QUARANTINED_FIELD_NUMBER: _ClassVar[int]
+    IMPORTED_FIELD_NUMBER: _ClassVar[int]
     clean: bool
     duration: _duration_pb2.Duration
     checkpoint_sequence: int
@@ -82,7 +83,8 @@ class RecoveryReport(_message.Message):
     orphaned_calls: int
     returned_messages: int
     quarantined: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, clean: _Optional[bool] = ..., duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., checkpoint_sequence: _Optional[int] = ..., replayed_events: _Optional[int] = ..., rebuilt: _Optional[bool] = ..., torn_bytes: _Optional[int] = ..., repaired_projections: _Optional[int] = ..., interrupted_turns: _Optional[int] = ..., orphaned_calls: _Optional[int] = ..., returned_messages: _Optional[int] = ..., quarantined: _Optional[_Iterable[str]] = ...) -> None: ...
+    imported: str
+    def __init__(self, clean: _Optional[bool] = ..., duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., checkpoint_sequence: _Optional[int] = ..., replayed_events: _Optional[int] = ..., rebuilt: _Optional[bool] = ..., torn_bytes: _Optional[int] = ..., repaired_projections: _Optional[int] = ..., interrupted_turns: _Optional[int] = ..., orphaned_calls: _Optional[int] = ..., returned_messages: _Optional[int] = ..., quarantined: _Optional[_Iterable[str]] = ..., imported: _Optional[str] = ...) -> None: ...
 
 class ConfigValue(_message.Message):
     __slots__ = ("key", "value", "source", "description")

@@ -259,6 +259,14 @@ export declare type RecoveryReport = Message<"substrat.v1.RecoveryReport"> & {
    * @generated from field: repeated string quarantined = 11;
    */
   quarantined: string[];
+
+  /**
+   * What was once taken over from a home of the Python Substrat, in a line; the whole is in
+   * import-report.txt in the home. Empty if nothing was, or that file is gone.
+   *
+   * @generated from field: string imported = 12;
+   */
+  imported: string;
 };
 
 /**
