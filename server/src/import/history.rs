@@ -148,37 +148,44 @@ impl<'a> History<'a> {
     }
 
     /// Takes a line; `after` are those that follow.
-    fn take(&mut self, line: &'a Line, after: &[Line]) {
-        let known = match line.event.as_str() {
-            "turn.start" => key!(line, prompt: String).map(|prompt| self.start(line.at, prompt)),
-            "turn.complete" => {
-                key!(line, response: String).map(|response| self.complete(line.at, response, after))
-            }
-            "message.enqueued" => line.data().map(|data| self.enqueue(line.at, data)),
-            "message.delivered" => {
-                key!(line, message_id: MessageId).map(|id| self.deliver(line.at, id, after))
-            }
-            "tool.call" => line.data().map(|call| self.call(line.at, call)),
-            "metadata.updated" => line.data().map(|label| self.label(line.at, label)),
-            "tool.gate" => {
-                key!(line, action: GateAction).map(|action| self.push(line.at, ToolGate { action }))
-            }
-            "tool.permit_turn" => Some(self.push(line.at, ToolPermitTurn {})),
-            "session.created" => line.data().map(|data| self.native_session(&data)),
-            "session.restored" => Some(self.restored(line.at)),
-            "suspend.result" => line.data().map(|data| self.suspended(line.at, &data)),
-            "tool.subscribe" | "tool.unsubscribe" => Some(self.subscription(line)),
-            "agent.terminated" => Some(self.end(line.at, EndReason::Requested)),
+    fn take(&mut self, line: &Line, after: &[Line]) {
+        match line.event.as_str() {
+            "tool.permit_turn" => self.push(line.at, ToolPermitTurn {}),
+            "session.restored" => self.restored(line.at),
+            "tool.subscribe" | "tool.unsubscribe" => self.subscription(line),
+            "agent.terminated" => self.end(line.at, EndReason::Requested),
             // The agent was made of it already.
-            "agent.created" => Some(()),
+            "agent.created" => {}
             echo @ ("send" | "send.result" | "suspend" | "stop" | "stop.result") => {
-                Some(self.report.leave(format!("{echo} (the provider's echo)")))
+                self.report.leave(format!("{echo} (the provider's echo)"));
             }
-            other => Some(self.report.leave(format!("{other} (unknown)"))),
-        };
-        if known.is_none() {
-            self.report.leave(format!("{} (its data does not read)", line.event));
+            event => {
+                if self.take_data(line, after).is_none() {
+                    self.report.leave(format!("{event} (its data does not read)"));
+                }
+            }
         }
+    }
+
+    /// Takes a line by its data; none if that does not read.
+    fn take_data(&mut self, line: &Line, after: &[Line]) -> Option<()> {
+        let at = line.at;
+        match line.event.as_str() {
+            "turn.start" => self.start(at, key!(line, prompt: String)?),
+            "turn.complete" => self.complete(at, key!(line, response: String)?, after),
+            "message.enqueued" => self.enqueue(at, line.data()?),
+            "message.delivered" => self.deliver(at, key!(line, message_id: MessageId)?, after),
+            "tool.call" => self.call(at, line.data()?),
+            "metadata.updated" => self.label(at, line.data()?),
+            "tool.gate" => {
+                let action = key!(line, action: GateAction)?;
+                self.push(at, ToolGate { action });
+            }
+            "session.created" => self.native_session(&line.data()?),
+            "suspend.result" => self.suspended(at, &line.data()?),
+            other => self.report.leave(format!("{other} (unknown)")),
+        }
+        Some(())
     }
 
     fn start(&mut self, at: Timestamp, prompt: String) {
