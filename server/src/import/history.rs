@@ -15,9 +15,9 @@ use super::team::Member;
 use crate::model::{
     Advice, AgentId, AgentTerminated, Blob, CallId, DiscardReason, EndReason, Event, FailureClass,
     GateAction, IdSource, Json, Kind, MessageDelivered, MessageDiscarded, MessageEnqueued,
-    MessageId, MetadataUpdated, Name, Party, SessionRestored, SessionSaved, Stage, SuspendResult,
-    Timestamp, ToolCallInvoked, ToolCallResult, ToolGate, ToolPermitTurn, TurnComplete, TurnFailed,
-    TurnId, TurnInterrupted, TurnStart,
+    MessageId, MetadataUpdated, Name, Party, Pattern, SessionRestored, SessionSaved, Stage,
+    SubscriptionId, SuspendResult, Timestamp, ToolCallInvoked, ToolCallResult, ToolGate,
+    ToolPermitTurn, ToolSubscribe, TurnComplete, TurnFailed, TurnId, TurnInterrupted, TurnStart,
 };
 
 /// An event and when it happened.
@@ -29,8 +29,8 @@ pub(super) struct Past {
     pub(super) events: Vec<Dated>,
     /// Whether its last turn has no end.
     pub(super) is_open: bool,
-    /// Subscriptions that were not used up.
-    pub(super) subscriptions: u64,
+    /// Subscriptions that it still has.
+    pub(super) subscriptions: Vec<ToolSubscribe>,
 }
 
 /// A turn without an end so far.
@@ -66,8 +66,8 @@ pub(super) struct History<'a> {
     previous: &'a str,
     /// What the provider gave to resume from, by the log.
     saved: Option<Blob>,
-    /// How the subscriptions stand.
-    subscriptions: BTreeMap<String, bool>,
+    /// The subscriptions that it has, by the ids that they had.
+    subscriptions: BTreeMap<String, ToolSubscribe>,
 }
 
 #[derive(Deserialize)]
@@ -88,6 +88,14 @@ struct Call {
     args: Option<Json>,
     result: Option<Json>,
     error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Subscribed {
+    target_id: AgentId,
+    from: Pattern,
+    to: Pattern,
+    once: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -152,7 +160,6 @@ impl<'a> History<'a> {
         match line.event.as_str() {
             "tool.permit_turn" => self.push(line.at, ToolPermitTurn {}),
             "session.restored" => self.restored(line.at),
-            "tool.subscribe" | "tool.unsubscribe" => self.subscription(line),
             "agent.terminated" => self.end(line.at, EndReason::Requested),
             // The agent was made of it already.
             "agent.created" => {}
@@ -176,6 +183,7 @@ impl<'a> History<'a> {
             "message.enqueued" => self.enqueue(at, line.data()?),
             "message.delivered" => self.deliver(at, key!(line, message_id: MessageId)?, after),
             "tool.call" => self.call(at, line.data()?),
+            "tool.subscribe" | "tool.unsubscribe" => self.subscription(line)?,
             "metadata.updated" => self.label(at, line.data()?),
             "tool.gate" => {
                 let action = key!(line, action: GateAction)?;
@@ -199,9 +207,10 @@ impl<'a> History<'a> {
         if !self.is_live {
             self.restore(at);
         }
-        let id = TurnId::fresh(self.ids);
+        // Where it will stand is not known yet, so its id does not tell.
+        let id = TurnId::from_u64((self.ids.next_u128() >> 64) as u64);
         let start = self.events.len();
-        self.push(at, TurnStart { turn_id: id, prompt: prompt.into(), messages: Vec::new() });
+        self.push(at, TurnStart::new(id, prompt.into(), Vec::new()));
         self.turn = Some(Open { id, start, end: None });
         self.report.turns += 1;
     }
@@ -355,14 +364,28 @@ impl<'a> History<'a> {
         self.saved = serde_json::to_vec(&state).ok().map(Blob::from);
     }
 
-    /// Subscriptions are not taken over. This is where one would become an event.
-    fn subscription(&mut self, line: &Line) {
-        let Some(id) = key!(line, subscription_id: String) else {
-            return self.report.leave(format!("{} (its data does not read)", line.event));
+    /// Whether one for once only has told already is not noted there, so such a one is left out.
+    fn subscription(&mut self, line: &Line) -> Option<()> {
+        let id = key!(line, subscription_id: String)?;
+        if line.event == "tool.unsubscribe" {
+            self.subscriptions.remove(&id);
+            return Some(());
+        }
+        let data: Subscribed = line.data()?;
+        if data.once.unwrap_or(false) {
+            self.report.leave("tool.subscribe (for once only)");
+            return Some(());
+        }
+        let subscription = ToolSubscribe {
+            subscription_id: SubscriptionId::fresh(self.ids),
+            target: self.names.get(&data.target_id)?.clone(),
+            target_id: data.target_id,
+            from: data.from,
+            to: data.to,
+            once: false,
         };
-        let is_once = key!(line, once: bool).unwrap_or(false);
-        self.subscriptions.insert(id, line.event == "tool.subscribe" && !is_once);
-        self.report.leave(line.event.clone());
+        self.subscriptions.insert(id, subscription);
+        Some(())
     }
 
     /// The agent ends: nothing of it stays open.
@@ -411,10 +434,10 @@ impl<'a> History<'a> {
         } else if !ended {
             self.leave_suspended(at);
         }
-        let subscriptions = self.subscriptions.values().filter(|active| **active).count() as u64;
         self.report.pending += self.inbox.len() as u64;
         let is_open = self.turn.is_some();
-        let subscriptions = if self.member.is_live() { subscriptions } else { 0 };
+        let mut subscriptions: Vec<_> = self.subscriptions.into_values().collect();
+        subscriptions.retain(|_| self.member.is_live());
         Past { events: self.events.into_iter().flatten().collect(), is_open, subscriptions }
     }
 

@@ -20,7 +20,7 @@ mod team;
 mod tests;
 mod workspaces;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -117,12 +117,23 @@ fn convert(
     }
     let names: BTreeMap<AgentId, Name> =
         members.iter().map(|member| (member.created.agent_id, member.name.clone())).collect();
+    let live: BTreeSet<AgentId> = members
+        .iter()
+        .filter(|member| member.is_live())
+        .map(|member| member.created.agent_id)
+        .collect();
     let mut happened: Vec<(Timestamp, Placed)> = Vec::new();
+    let mut watching = Vec::new();
     for member in &members {
         let past = History::convert(member, &names, ids, report);
-        if past.subscriptions > 0 {
-            let count = report::count(past.subscriptions, "subscription");
-            report.note(format!("{count} of {} was not kept", member.name));
+        for subscription in past.subscriptions {
+            if live.contains(&subscription.target_id) {
+                report.subscriptions += 1;
+                watching.push((member.session.id, subscription));
+            } else {
+                let (name, target) = (&member.name, &subscription.target);
+                report.note(format!("{name} does not watch {target} any more, which has ended"));
+            }
         }
         happened.extend(in_log_order(member.session.id, past.events));
         match member.is_live() {
@@ -136,7 +147,10 @@ fn convert(
     }
     // Stable: what is of one time stays in the order of its log.
     happened.sort_by_key(|(at, _)| *at);
+    let last = happened.last().map_or_else(Timestamp::default, |(at, _)| *at);
     placed.extend(happened.into_iter().map(|(_, event)| event));
+    // At the end, so that nobody is told of what is long past.
+    placed.extend(watching.into_iter().map(|(session, data)| (Some(session), last, data.into())));
     placed
 }
 
@@ -172,6 +186,7 @@ fn create(member: &Member, known: &workspaces::Known, report: &mut Report) -> [P
         instructions: created.instructions.as_str().into(),
         role: String::new(),
         workspace,
+        workspace_subdir: String::new(),
         metadata: line::labels(created.metadata.clone()),
         spawned_in: None,
     };

@@ -23,6 +23,8 @@ pub struct Report {
     pub messages: u64,
     /// Messages that wait to be delivered.
     pub pending: u64,
+    /// Subscriptions that go on.
+    pub subscriptions: u64,
     /// Turns that nothing ended.
     pub open_turns: u64,
     /// What a person should know, each a sentence about one thing.

@@ -81,6 +81,9 @@ fn policy() -> Policy {
         max_agents: 10_000,
         max_depth: 5,
         max_waiting: 10,
+        max_reminders: 5,
+        max_subscriptions: 5,
+        multicast_timeout: Duration::from_secs(600),
         max_setbacks: 3,
         resume: Resume::None,
         request_retention: Duration::from_secs(60),
@@ -95,13 +98,13 @@ fn recover(disk: &SimDisk) -> Recovered {
     let options = recovery::Options { journal, max_open_files: 3, boot: String::new() };
     let policy = policy();
     let mut ids = RandomIds::from_seed(9);
-    let cx = &mut Context { now: NOW, policy: &policy, ids: &mut ids };
+    let cx = &mut Context { now: NOW, policy: &policy, ids: &mut ids, attended: &|_| false };
     let scanned = recovery::scan(Arc::new(disk.clone()), options).unwrap();
     let mut recovered = scanned.replay().unwrap().reconcile(cx, "1").unwrap();
     recovered.projector.end_recovery().unwrap();
     assert_eq!(recovered.projector.repaired(), 0, "the logs are as the checkpoint says");
     judge(&recovered.state);
-    let cx = &mut Context { now: NOW, policy: &policy, ids: &mut ids };
+    let cx = &mut Context { now: NOW, policy: &policy, ids: &mut ids, attended: &|_| false };
     assert_eq!(next_step(&recovered.state, cx), vec![]);
     let rebuilt = projection::rebuild(disk, None).unwrap();
     assert_eq!(rebuilt.state, recovered.state, "the logs hold everything");
@@ -180,7 +183,9 @@ fn a_team_is_taken_over_with_its_mail_gate_labels_and_ends() {
 
     assert!(has_note(&report, &["code reviewer", "code-reviewer"]));
     assert!(has_note(&report, &["events.pending", "torn", "never acknowledged"]));
-    assert!(has_note(&report, &["1 subscription", "code-reviewer"]));
+    assert_eq!(report.subscriptions, 1);
+    let watched: Vec<AgentId> = reviewer.subscriptions.iter().map(|one| one.target).collect();
+    assert_eq!(watched, [worker.id]);
     assert!(has_note(&report, &["late", "interrupted"]));
     assert!(!has_note(&report, &["last line"]), "a pending entry stood for it: {report:?}");
     assert_eq!(report.left["send (the provider's echo)"], 7);
