@@ -40,7 +40,7 @@ MESSAGE_KIND_MULTICAST: MessageKind
 MESSAGE_KIND_ERROR: MessageKind
 
 class Agent(_message.Message):
-    __slots__ = ("id", "name", "path", "parent_id", "session_id", "provider", "model", "role", "instructions", "workspace_id", "state", "gated", "permits", "inbox_size", "child_count", "metadata", "create_time", "activity_time", "turn_id", "queued", "turns", "last_sequence", "usage", "tree_usage", "budget", "tree_budget", "budget_excess")
+    __slots__ = ("id", "name", "path", "parent_id", "session_id", "provider", "model", "role", "instructions", "workspace_id", "state", "gated", "permits", "inbox_size", "child_count", "metadata", "create_time", "activity_time", "turn_id", "queued", "turns", "last_sequence", "workspace_subdir", "usage", "tree_usage", "budget", "tree_budget", "budget_excess")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -70,6 +70,7 @@ class Agent(_message.Message):
     QUEUED_FIELD_NUMBER: _ClassVar[int]
     TURNS_FIELD_NUMBER: _ClassVar[int]
     LAST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    WORKSPACE_SUBDIR_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
     TREE_USAGE_FIELD_NUMBER: _ClassVar[int]
     BUDGET_FIELD_NUMBER: _ClassVar[int]
@@ -97,12 +98,13 @@ class Agent(_message.Message):
     queued: bool
     turns: TurnCounts
     last_sequence: int
+    workspace_subdir: str
     usage: _budget_pb2.Usage
     tree_usage: _budget_pb2.Usage
     budget: _budget_pb2.Budget
     tree_budget: _budget_pb2.Budget
     budget_excess: _budget_pb2.BudgetExcess
-    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., path: _Optional[str] = ..., parent_id: _Optional[str] = ..., session_id: _Optional[str] = ..., provider: _Optional[str] = ..., model: _Optional[str] = ..., role: _Optional[str] = ..., instructions: _Optional[str] = ..., workspace_id: _Optional[str] = ..., state: _Optional[_Union[AgentState, str]] = ..., gated: _Optional[bool] = ..., permits: _Optional[int] = ..., inbox_size: _Optional[int] = ..., child_count: _Optional[int] = ..., metadata: _Optional[_Mapping[str, str]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., activity_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., turn_id: _Optional[str] = ..., queued: _Optional[bool] = ..., turns: _Optional[_Union[TurnCounts, _Mapping]] = ..., last_sequence: _Optional[int] = ..., usage: _Optional[_Union[_budget_pb2.Usage, _Mapping]] = ..., tree_usage: _Optional[_Union[_budget_pb2.Usage, _Mapping]] = ..., budget: _Optional[_Union[_budget_pb2.Budget, _Mapping]] = ..., tree_budget: _Optional[_Union[_budget_pb2.Budget, _Mapping]] = ..., budget_excess: _Optional[_Union[_budget_pb2.BudgetExcess, _Mapping]] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., path: _Optional[str] = ..., parent_id: _Optional[str] = ..., session_id: _Optional[str] = ..., provider: _Optional[str] = ..., model: _Optional[str] = ..., role: _Optional[str] = ..., instructions: _Optional[str] = ..., workspace_id: _Optional[str] = ..., state: _Optional[_Union[AgentState, str]] = ..., gated: _Optional[bool] = ..., permits: _Optional[int] = ..., inbox_size: _Optional[int] = ..., child_count: _Optional[int] = ..., metadata: _Optional[_Mapping[str, str]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., activity_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., turn_id: _Optional[str] = ..., queued: _Optional[bool] = ..., turns: _Optional[_Union[TurnCounts, _Mapping]] = ..., last_sequence: _Optional[int] = ..., workspace_subdir: _Optional[str] = ..., usage: _Optional[_Union[_budget_pb2.Usage, _Mapping]] = ..., tree_usage: _Optional[_Union[_budget_pb2.Usage, _Mapping]] = ..., budget: _Optional[_Union[_budget_pb2.Budget, _Mapping]] = ..., tree_budget: _Optional[_Union[_budget_pb2.Budget, _Mapping]] = ..., budget_excess: _Optional[_Union[_budget_pb2.BudgetExcess, _Mapping]] = ...) -> None: ...
 
 class TurnCounts(_message.Message):
     __slots__ = ("completed", "failed", "cancelled", "interrupted")
@@ -168,3 +170,39 @@ class Turn(_message.Message):
     cancelling: bool
     usage: _budget_pb2.Usage
     def __init__(self, id: _Optional[str] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., sequence: _Optional[int] = ..., message_ids: _Optional[_Iterable[str]] = ..., open_tools: _Optional[_Iterable[str]] = ..., waiting_for: _Optional[str] = ..., cancelling: _Optional[bool] = ..., usage: _Optional[_Union[_budget_pb2.Usage, _Mapping]] = ...) -> None: ...
+
+class Reminder(_message.Message):
+    __slots__ = ("id", "reason", "due_time", "every_seconds")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    DUE_TIME_FIELD_NUMBER: _ClassVar[int]
+    EVERY_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    reason: str
+    due_time: _timestamp_pb2.Timestamp
+    every_seconds: int
+    def __init__(self, id: _Optional[str] = ..., reason: _Optional[str] = ..., due_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., every_seconds: _Optional[int] = ...) -> None: ...
+
+class Subscription(_message.Message):
+    __slots__ = ("id", "target", "transition", "once")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    TRANSITION_FIELD_NUMBER: _ClassVar[int]
+    ONCE_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    target: str
+    transition: str
+    once: bool
+    def __init__(self, id: _Optional[str] = ..., target: _Optional[str] = ..., transition: _Optional[str] = ..., once: _Optional[bool] = ...) -> None: ...
+
+class Multicast(_message.Message):
+    __slots__ = ("id", "answered", "open", "end_time")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    ANSWERED_FIELD_NUMBER: _ClassVar[int]
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    END_TIME_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    answered: int
+    open: _containers.RepeatedScalarFieldContainer[str]
+    end_time: _timestamp_pb2.Timestamp
+    def __init__(self, id: _Optional[str] = ..., answered: _Optional[int] = ..., open: _Optional[_Iterable[str]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...

@@ -14,7 +14,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class CreateAgentRequest(_message.Message):
-    __slots__ = ("name", "parent", "provider", "model", "instructions", "role", "workspace", "metadata", "request_id", "budget", "tree_budget")
+    __slots__ = ("name", "parent", "provider", "model", "instructions", "role", "workspace", "metadata", "request_id", "workspace_subdir", "budget", "tree_budget")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -31,6 +31,7 @@ class CreateAgentRequest(_message.Message):
     WORKSPACE_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    WORKSPACE_SUBDIR_FIELD_NUMBER: _ClassVar[int]
     BUDGET_FIELD_NUMBER: _ClassVar[int]
     TREE_BUDGET_FIELD_NUMBER: _ClassVar[int]
     name: str
@@ -42,9 +43,10 @@ class CreateAgentRequest(_message.Message):
     workspace: str
     metadata: _containers.ScalarMap[str, str]
     request_id: str
+    workspace_subdir: str
     budget: _budget_pb2.Budget
     tree_budget: _budget_pb2.Budget
-    def __init__(self, name: _Optional[str] = ..., parent: _Optional[str] = ..., provider: _Optional[str] = ..., model: _Optional[str] = ..., instructions: _Optional[str] = ..., role: _Optional[str] = ..., workspace: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., request_id: _Optional[str] = ..., budget: _Optional[_Union[_budget_pb2.Budget, _Mapping]] = ..., tree_budget: _Optional[_Union[_budget_pb2.Budget, _Mapping]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., parent: _Optional[str] = ..., provider: _Optional[str] = ..., model: _Optional[str] = ..., instructions: _Optional[str] = ..., role: _Optional[str] = ..., workspace: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., request_id: _Optional[str] = ..., workspace_subdir: _Optional[str] = ..., budget: _Optional[_Union[_budget_pb2.Budget, _Mapping]] = ..., tree_budget: _Optional[_Union[_budget_pb2.Budget, _Mapping]] = ...) -> None: ...
 
 class CreateAgentResponse(_message.Message):
     __slots__ = ("agent",)
@@ -175,18 +177,24 @@ class InspectAgentRequest(_message.Message):
     def __init__(self, agent: _Optional[str] = ..., recent: _Optional[int] = ...) -> None: ...
 
 class InspectAgentResponse(_message.Message):
-    __slots__ = ("agent", "turn", "inbox", "children", "recent")
+    __slots__ = ("agent", "turn", "inbox", "children", "recent", "reminders", "subscriptions", "multicasts")
     AGENT_FIELD_NUMBER: _ClassVar[int]
     TURN_FIELD_NUMBER: _ClassVar[int]
     INBOX_FIELD_NUMBER: _ClassVar[int]
     CHILDREN_FIELD_NUMBER: _ClassVar[int]
     RECENT_FIELD_NUMBER: _ClassVar[int]
+    REMINDERS_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    MULTICASTS_FIELD_NUMBER: _ClassVar[int]
     agent: _agent_pb2.Agent
     turn: _agent_pb2.Turn
     inbox: _containers.RepeatedCompositeFieldContainer[_agent_pb2.Message]
     children: _containers.RepeatedCompositeFieldContainer[_agent_pb2.Agent]
     recent: _containers.RepeatedCompositeFieldContainer[_event_pb2.Event]
-    def __init__(self, agent: _Optional[_Union[_agent_pb2.Agent, _Mapping]] = ..., turn: _Optional[_Union[_agent_pb2.Turn, _Mapping]] = ..., inbox: _Optional[_Iterable[_Union[_agent_pb2.Message, _Mapping]]] = ..., children: _Optional[_Iterable[_Union[_agent_pb2.Agent, _Mapping]]] = ..., recent: _Optional[_Iterable[_Union[_event_pb2.Event, _Mapping]]] = ...) -> None: ...
+    reminders: _containers.RepeatedCompositeFieldContainer[_agent_pb2.Reminder]
+    subscriptions: _containers.RepeatedCompositeFieldContainer[_agent_pb2.Subscription]
+    multicasts: _containers.RepeatedCompositeFieldContainer[_agent_pb2.Multicast]
+    def __init__(self, agent: _Optional[_Union[_agent_pb2.Agent, _Mapping]] = ..., turn: _Optional[_Union[_agent_pb2.Turn, _Mapping]] = ..., inbox: _Optional[_Iterable[_Union[_agent_pb2.Message, _Mapping]]] = ..., children: _Optional[_Iterable[_Union[_agent_pb2.Agent, _Mapping]]] = ..., recent: _Optional[_Iterable[_Union[_event_pb2.Event, _Mapping]]] = ..., reminders: _Optional[_Iterable[_Union[_agent_pb2.Reminder, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_agent_pb2.Subscription, _Mapping]]] = ..., multicasts: _Optional[_Iterable[_Union[_agent_pb2.Multicast, _Mapping]]] = ...) -> None: ...
 
 class GateAgentRequest(_message.Message):
     __slots__ = ("agent", "request_id")

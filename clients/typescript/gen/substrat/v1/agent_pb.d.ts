@@ -176,6 +176,13 @@ export declare type Agent = Message$1<"substrat.v1.Agent"> & {
   lastSequence: bigint;
 
   /**
+   * Folder of the workspace that is all it sees; empty for the whole.
+   *
+   * @generated from field: string workspace_subdir = 23;
+   */
+  workspaceSubdir: string;
+
+  /**
    * What it used itself.
    *
    * @generated from field: substrat.v1.Usage usage = 30;
@@ -416,6 +423,129 @@ export declare type Turn = Message$1<"substrat.v1.Turn"> & {
  * Use `create(TurnSchema)` to create a new message.
  */
 export declare const TurnSchema: GenMessage<Turn>;
+
+/**
+ * A message that an agent sends itself later.
+ *
+ * @generated from message substrat.v1.Reminder
+ */
+export declare type Reminder = Message$1<"substrat.v1.Reminder"> & {
+  /**
+   * Identity: "reminder-" and 16 hex digits.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * What it reminds of.
+   *
+   * @generated from field: string reason = 2;
+   */
+  reason: string;
+
+  /**
+   * When it is due.
+   *
+   * @generated from field: google.protobuf.Timestamp due_time = 3;
+   */
+  dueTime?: Timestamp | undefined;
+
+  /**
+   * Seconds between repetitions; 0 for once only.
+   *
+   * @generated from field: uint64 every_seconds = 4;
+   */
+  everySeconds: bigint;
+};
+
+/**
+ * Describes the message substrat.v1.Reminder.
+ * Use `create(ReminderSchema)` to create a new message.
+ */
+export declare const ReminderSchema: GenMessage<Reminder>;
+
+/**
+ * A wish of an agent to be told when another goes from one state to another.
+ *
+ * @generated from message substrat.v1.Subscription
+ */
+export declare type Subscription = Message$1<"substrat.v1.Subscription"> & {
+  /**
+   * Identity: "subscription-" and 16 hex digits.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * Path of the agent that is watched.
+   *
+   * @generated from field: string target = 2;
+   */
+  target: string;
+
+  /**
+   * From which state to which, such as "busy->idle"; "*" stands for any.
+   *
+   * @generated from field: string transition = 3;
+   */
+  transition: string;
+
+  /**
+   * Whether it ends with the first time.
+   *
+   * @generated from field: bool once = 4;
+   */
+  once: boolean;
+};
+
+/**
+ * Describes the message substrat.v1.Subscription.
+ * Use `create(SubscriptionSchema)` to create a new message.
+ */
+export declare const SubscriptionSchema: GenMessage<Subscription>;
+
+/**
+ * A message to all siblings whose answers are collected.
+ *
+ * @generated from message substrat.v1.Multicast
+ */
+export declare type Multicast = Message$1<"substrat.v1.Multicast"> & {
+  /**
+   * Identity: "multicast-" and 16 hex digits.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * How many have answered.
+   *
+   * @generated from field: uint32 answered = 2;
+   */
+  answered: number;
+
+  /**
+   * Paths of those who have not.
+   *
+   * @generated from field: repeated string open = 3;
+   */
+  open: string[];
+
+  /**
+   * When the collecting ends.
+   *
+   * @generated from field: google.protobuf.Timestamp end_time = 4;
+   */
+  endTime?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message substrat.v1.Multicast.
+ * Use `create(MulticastSchema)` to create a new message.
+ */
+export declare const MulticastSchema: GenMessage<Multicast>;
 
 /**
  * What an agent is doing.

@@ -5,7 +5,7 @@
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
 import type { Budget } from "./budget_pb.js";
-import type { Agent, Message as Message$1, Turn } from "./agent_pb.js";
+import type { Agent, Message as Message$1, Multicast, Reminder, Subscription, Turn } from "./agent_pb.js";
 import type { Duration, FieldMask } from "@bufbuild/protobuf/wkt";
 import type { Event } from "./event_pb.js";
 
@@ -84,6 +84,13 @@ export declare type CreateAgentRequest = Message<"substrat.v1.CreateAgentRequest
    * @generated from field: string request_id = 9;
    */
   requestId: string;
+
+  /**
+   * Folder of the workspace that is to be all it sees, relative to its root; empty for the whole.
+   *
+   * @generated from field: string workspace_subdir = 10;
+   */
+  workspaceSubdir: string;
 
   /**
    * How much it may use itself; absent for no limit.
@@ -536,6 +543,27 @@ export declare type InspectAgentResponse = Message<"substrat.v1.InspectAgentResp
    * @generated from field: repeated substrat.v1.Event recent = 5;
    */
   recent: Event[];
+
+  /**
+   * What it wants to be reminded of.
+   *
+   * @generated from field: repeated substrat.v1.Reminder reminders = 6;
+   */
+  reminders: Reminder[];
+
+  /**
+   * Whom it watches.
+   *
+   * @generated from field: repeated substrat.v1.Subscription subscriptions = 7;
+   */
+  subscriptions: Subscription[];
+
+  /**
+   * Broadcasts that it collects answers to.
+   *
+   * @generated from field: repeated substrat.v1.Multicast multicasts = 8;
+   */
+  multicasts: Multicast[];
 };
 
 /**
