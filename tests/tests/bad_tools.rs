@@ -80,6 +80,42 @@ fn all() -> Vec<Bad> {
             "expected a string",
         ),
         bad("complete", json!({ "result": "done" }), "child"),
+        bad("spawn_agent", json!({ "name": "x", "instructions": "fn turn(" }), "are refused: "),
+        bad(
+            "spawn_agent",
+            json!({ "name": "x", "instructions": ECHO, "workspace_subdir": "../up" }),
+            "\"..\"",
+        ),
+        bad(
+            "send_message",
+            json!({ "recipient": "leaf", "text": "hi", "reply_to": "7" }),
+            "no message \"7\" of that sender",
+        ),
+        bad(
+            "send_message",
+            json!({ "recipient": "leaf", "text": "hi", "priority": "urgent" }),
+            "unknown variant `urgent`",
+        ),
+        bad("remind_me", json!({ "reason": "x", "after": 1, "every": 0 }), "every is 0"),
+        bad("remind_me", json!({ "reason": "x", "after": "soon" }), "expected u64"),
+        bad("remind_me", json!({ "reason": "x", "after": 400_000_000 }), "ten years"),
+        bad("cancel_reminder", json!({ "reminder_id": "7" }), "no reminder \"7\""),
+        bad(
+            "subscribe",
+            json!({ "agent_name": "leaf", "transition": "busy" }),
+            "is not a transition",
+        ),
+        bad("subscribe", json!({ "agent_name": "deep", "transition": "*->*" }), far),
+        bad("unsubscribe", json!({ "subscription_id": "7" }), "no subscription \"7\""),
+        bad("poke", json!({ "agent_name": "uncle" }), far),
+        bad("gate", json!({ "agent_name": "top" }), "is not a child"),
+        bad("ungate", json!({ "agent_name": "middle" }), "cannot message itself"),
+        bad("permit_turn", json!({ "agent_name": "leaf" }), "is not gated"),
+        bad(
+            "set_agent_metadata",
+            json!({ "agent_name": "leaf", "key": "", "value": "v" }),
+            "metadata key",
+        ),
         bad("read_file", json!({ "path": "nothing" }), "there is nothing at \"nothing\""),
         bad("read_file", json!({ "path": "../../etc/passwd" }), "etc/passwd"),
         bad("read_file", json!({ "path": "begun", "first_line": "one" }), "expected u64"),
@@ -123,6 +159,8 @@ async fn state(client: &Client) -> (Vec<v1::Agent>, usize) {
     let mut agents = client.all_agents().await;
     for agent in &mut agents {
         agent.last_sequence = 0;
+        // The turn that makes the calls counts.
+        (agent.usage, agent.tree_usage) = (None, None);
     }
     let request = v1::ListInboxRequest { page_size: 1000, ..Default::default() };
     let inbox = client.agents.clone().list_inbox(request).await.unwrap().into_inner();
@@ -280,4 +318,23 @@ async fn a_tree_that_is_as_deep_as_it_may_be_gets_no_deeper() {
     };
     let refused = client.agents.clone().create_agent(request).await.unwrap_err();
     assert_eq!(reason(&refused), "TREE_LIMIT");
+}
+
+#[tokio::test]
+async fn reminders_end_at_their_limit_whoever_asks_for_ten_thousand() {
+    let daemon = Daemon::with(&["limits.reminders=50"]);
+    let client = daemon.client().await;
+    let script = r#"fn turn(prompt) {
+        let refused = 0; let last = "";
+        for n in 0..10000 {
+            try { remind_me("again", 3600, 60); } catch (error) { refused += 1; last = error; }
+        }
+        `${refused}: ${last}`
+    }"#;
+    client.create("eager", script).await;
+    let answer = client.ask("eager", "go").await.unwrap();
+    assert!(answer.starts_with("9950: there are already 50 reminders"), "{answer}");
+    let request = v1::InspectAgentRequest { agent: "eager".into(), recent: 1 };
+    let seen = client.agents.clone().inspect_agent(request).await.unwrap().into_inner();
+    assert_eq!(seen.reminders.len(), 50);
 }

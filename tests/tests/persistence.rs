@@ -76,13 +76,13 @@ async fn fill(client: &Client) {
     client.workspaces.clone().link_directory(link).await.unwrap();
     client.create_in("counter", COUNTER, "desk").await;
     let parent = r#"fn turn(p) { spawn_agent("child", "fn turn(p) { write_file(\"f\", p); p }"); send_message("child", p).text }"#;
-    client.create_in("parent", parent, "desk").await;
+    client.create_in("lead", parent, "desk").await;
     client.create("gated", COUNTER).await;
     client.create("ended", COUNTER).await;
     for number in 0..3 {
         client.ask("counter", &number.to_string()).await.unwrap();
     }
-    client.ask("parent", "hello").await.unwrap();
+    client.ask("lead", "hello").await.unwrap();
     client.ask("ended", "hello").await.unwrap();
     let gate = v1::GateAgentRequest { agent: "gated".into(), ..Default::default() };
     client.agents.clone().gate_agent(gate).await.unwrap();

@@ -12,10 +12,12 @@ use super::Span;
 use super::driver::Driver;
 use super::handle::{CallEnd, CallError, Handle, Report};
 use super::output::Item;
-use crate::model::{AgentId, CallId, Command, Event, Json, Outcome, Request, TurnId};
+use crate::model::{AgentId, CallId, Command, Event, Json, Outcome, Request, State, Tool, TurnId};
 
 /// What a tool call returns whose outcome nobody knows.
 const UNKNOWN: &str = "[Interrupted: outcome unknown]";
+/// The tool whose instructions a provider looks at first.
+const SPAWN: &str = "spawn_agent";
 
 /// What a caller is told.
 pub(super) enum Told {
@@ -34,6 +36,7 @@ pub(super) struct NewCall {
     pub(super) tool: std::sync::Arc<str>,
     pub(super) args: Json,
     pub(super) request: Option<Request>,
+    pub(super) objection: Option<String>,
     pub(super) waiter: oneshot::Sender<Told>,
 }
 
@@ -80,8 +83,8 @@ impl Calls {
 
 impl Driver {
     pub(super) fn call(&mut self, new: NewCall) {
-        let NewCall { agent, turn, call, tool, args, request, waiter } = new;
-        let command = Command::CallTool { agent, turn, call, tool, args };
+        let NewCall { agent, turn, call, tool, args, request, objection, waiter } = new;
+        let command = Command::CallTool { agent, turn, call, tool, args, objection };
         match self.decide(command, request.as_ref()) {
             Ok(Outcome::Call(first)) if first != call => {
                 if let Some(told) = self.earlier(agent, first, request.as_ref()) {
@@ -172,10 +175,14 @@ impl Handle {
         request: Option<Request>,
     ) -> CallEnd {
         let call = CallId::from_u64(mix(self.shared.calls.fetch_add(1, Ordering::Relaxed)));
+        let objection = match tool {
+            SPAWN => self.objection(agent, &args).await,
+            _ => None,
+        };
         let output = self.shared.outputs.get(agent);
         let (waiter, told) = oneshot::channel();
         let tool = tool.into();
-        let new = NewCall { agent, turn, call, tool, args, request, waiter };
+        let new = NewCall { agent, turn, call, tool, args, request, objection, waiter };
         let gone = || CallError::Failed(UNKNOWN.to_owned());
         self.reports.send(Report::Call(new)).map_err(|_| gone())?;
         let reports = self.reports.clone();
@@ -189,6 +196,26 @@ impl Handle {
             }
             Told::Past(span, sequence) => self.past_result(span, sequence).await,
         }
+    }
+
+    /// What its provider has against the instructions of an agent that is to be spawned: an error
+    /// in a script is told to who wrote it, not only to the child.
+    async fn objection(&self, parent: AgentId, args: &Json) -> Option<String> {
+        // What does not read is for the core to say.
+        let Ok(Tool::SpawnAgent(new)) = Tool::parse(SPAWN, args.get()) else { return None };
+        let provider = match new.provider.filter(|name| !name.is_empty()) {
+            Some(name) => name,
+            None => {
+                let inherited = move |state: &State| {
+                    state.agent(parent).map(|agent| agent.session.provider.to_string())
+                };
+                self.read(inherited).await.ok()??
+            }
+        };
+        let mut known = self.providers().iter();
+        let provider = known.find(|known| known.info().name == provider)?;
+        let error = provider.check(&new.instructions).err()?;
+        Some(format!("the instructions of {:?} are refused: {error}", new.name))
     }
 
     /// The result of a call, from the log.

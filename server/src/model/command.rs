@@ -187,6 +187,8 @@ pub enum Command {
         tool: Arc<str>,
         /// Its arguments.
         args: Json,
+        /// What a provider has against the instructions in them.
+        objection: Option<String>,
     },
     /// Nobody waits for the result of a tool call any more.
     CancelCall {

@@ -183,10 +183,8 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "reads the documentation")]
     fn the_examples_in_the_documentation_fit_each_other() {
-        let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
-        let events = std::fs::read_to_string(docs.join("events.md")).unwrap();
+        let events = include_str!("../../../docs/events.md");
         let line = events.lines().find(|line| line.contains("\"envelope_hash\":")).unwrap();
         let entry = crate::model::Entry::decode(line.as_bytes()).unwrap();
         let crate::model::Event::TurnStart(start) = &entry.event else { panic!("{entry:?}") };
@@ -194,7 +192,7 @@ mod tests {
         assert_eq!(start.turn_id, TurnId::starting_at(session, entry.seq));
         let envelope = start.envelope(entry.at);
         assert_eq!(start.matches(&envelope), HashMatch::Matches);
-        let records = std::fs::read_to_string(docs.join("execution-records.md")).unwrap();
+        let records = include_str!("../../../docs/execution-records.md");
         let shown = records.split("```json").nth(1).and_then(|rest| rest.split("```").next());
         assert_eq!(canonical(shown.unwrap().as_bytes()), Ok(envelope));
         assert!(records.contains(start.envelope_hash.as_deref().unwrap()));

@@ -139,7 +139,14 @@ impl Daemon {
         let id = self.core.state().resolve(agent).expect("it is there").id;
         let call = CallId::fresh(&mut self.ids);
         let args = Json::of(args).expect("JSON");
-        let call = Command::CallTool { agent: id, turn: None, call, tool: tool.into(), args };
+        let call = Command::CallTool {
+            agent: id,
+            turn: None,
+            call,
+            tool: tool.into(),
+            args,
+            objection: None,
+        };
         self.run(call).map(drop)
     }
 

@@ -6,11 +6,23 @@ use tonic::{Request, Response, Status};
 
 use super::status::{invalid, refused, rejected};
 use super::{Api, convert, request};
-use crate::model::{Access, Command, Outcome, Rejection, WorkspaceId};
+use crate::model::{Access, Command, Outcome, Rejection, State, WorkspaceId};
 
 impl Api {
     async fn workspace_now(&self, id: WorkspaceId) -> Result<v1::Workspace, Status> {
         self.workspace(id.to_string()).await
+    }
+
+    /// The folder is made behind the record; who is told of the workspace finds it there.
+    async fn make_folder(&self, id: WorkspaceId) -> Result<(), Status> {
+        let root = move |state: &State| state.workspace(id).map(|found| found.root.clone());
+        let root = self.engine.read(root).await.map_err(|no| refused(&no))?;
+        if let Some(root) = root {
+            let files = self.files.clone();
+            // What goes wrong is in the daemon's log, and is tried again when a file is touched.
+            let _ = tokio::task::spawn_blocking(move || files.create_root(&root)).await;
+        }
+        Ok(())
     }
 
     async fn workspace(&self, reference: String) -> Result<v1::Workspace, Status> {
@@ -50,6 +62,7 @@ impl WorkspaceService for Api {
         let command = Command::CreateWorkspace { name: message.name, parent };
         let id = self.change_workspace(command, key).await?;
         let workspace = self.workspace_now(id).await?;
+        self.make_folder(id).await?;
         Ok(Response::new(v1::CreateWorkspaceResponse { workspace: Some(workspace) }))
     }
 

@@ -7,11 +7,12 @@
 //! | a session that made room took its log with it | `a_session_that_made_room_answers_its_next_message` |
 //! | after a torn tail the next entry was lost | `a_torn_tail_loses_no_later_entry`, `journal::tests::a_crash_at_any_operation_loses_nothing_acknowledged` |
 //! | USER's inbox was in memory only | `messages_to_the_user_are_there_until_they_are_acknowledged` |
-//! | message and gate of a child spawned in the same turn were lost | `a_message_and_a_gate_of_a_child_just_spawned_survive` |
+//! | message and gate of a child spawned in the same turn were lost | `a_message_and_a_gate_of_a_child_just_spawned_survive`, `team_tools.rs::what_a_parent_does_to_a_child_in_the_turn_that_spawned_it_survives_a_kill` |
 //! | woken turns ran one after the other | `four_woken_agents_run_at_the_same_time`, `make bench` |
 //! | of three senders on two slots two failed | `three_senders_on_two_slots_all_succeed`, `multiplexer.rs` |
 //! | a file descriptor for each session | `more_sessions_than_file_descriptors_recover` |
 //! | permits were in memory only | `gates_and_permits_survive_a_kill` |
+//! | reminders and subscriptions were in memory only | `team_tools.rs::a_reminder_comes_although_the_daemon_was_killed_and_down_when_it_was_due`, `team_tools.rs::a_subscription_outlives_the_daemon_and_ends_with_whom_it_watches` |
 //! | syncs blocked everyone | `engine::tests::driver::a_rejection_and_a_read_with_nothing_to_wait_for_are_told_at_once` |
 //! | unreadable lines of a log were passed over in silence | `a_line_that_was_garbled_is_mended_or_told` |
 //! | one failing child killed the wake loop | `a_child_that_fails_stops_no_other` |
@@ -29,6 +30,9 @@
 //! | calls without results after an abort (gap 7) | `a_call_of_a_cancelled_turn_is_closed` |
 //! | **IntentusNet** | |
 //! | the command line did not start | `cli.rs` |
+//! | records were written over the old ones in place | there are none: `records.rs` reads them from the journal |
+//! | a torn last line blocked resuming and aborting | `a_torn_tail_loses_no_later_entry` |
+//! | the hash of an envelope was not checked | `records.rs`, `model::canonical` (vectors, byte for byte) |
 //! | what failed left half a record | `a_failed_turn_leaves_a_whole_record` |
 //! | kill -9 inside an agent left no record, and was judged safe to go on | `a_kill_inside_a_turn_is_on_record_and_not_judged_safe` |
 //! | the id in the log was not that of the record | `a_turn_has_one_identity_everywhere` |

@@ -110,6 +110,7 @@ fn a_command_that_needs_too_large_a_record_is_refused() {
         call: CallId::from_u64(1),
         tool: "list_files".into(),
         args,
+        objection: None,
     };
     let refused = core.submit(command, None, at(1));
     assert_eq!(refused, Err(Rejection::RecordTooLarge { bytes: 2002, limit: 1000 }));

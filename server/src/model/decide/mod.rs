@@ -133,8 +133,8 @@ impl Plan<'_, '_> {
                 self.unlink_directory(&workspace, &mount_path)
             }
             Command::DeleteWorkspace { workspace } => self.delete_workspace(&workspace),
-            Command::CallTool { agent, turn, call, tool, args } => {
-                self.call_tool(agent, turn, call, tool, args)
+            Command::CallTool { agent, turn, call, tool, args, objection } => {
+                self.call_tool(agent, turn, (call, tool, args), objection)
             }
             Command::CancelCall { agent, call } => Ok(self.cancel_call(agent, call)),
             Command::FinishTool { agent, turn, call, result } => {

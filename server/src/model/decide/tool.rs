@@ -33,9 +33,8 @@ impl Plan<'_, '_> {
         &mut self,
         id: AgentId,
         turn: Option<TurnId>,
-        call_id: CallId,
-        tool: Arc<str>,
-        args: Json,
+        (call_id, tool, args): (CallId, Arc<str>, Json),
+        objection: Option<String>,
     ) -> Result<Outcome, Rejection> {
         let agent = self.state.live_agent(id).ok_or_else(|| Rejection::no_agent(id))?;
         let running = agent.turn().filter(|running| turn.is_none_or(|id| id == running.id));
@@ -46,7 +45,7 @@ impl Plan<'_, '_> {
         let (session, turn_id) = (agent.session.id, running.id);
         let parsed = Tool::parse(&tool, args.get());
         self.push(session, ToolCallInvoked { turn_id, call_id, tool: tool.clone(), args });
-        let next = match parsed {
+        let next = match objection.map_or(parsed, Err) {
             Ok(parsed) => self.run_tool(agent, running, call_id, parsed).map_err(|no| explain(&no)),
             Err(error) => Err(error),
         };

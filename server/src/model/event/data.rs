@@ -7,9 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Blob, Json};
 use crate::model::{
-    Access, AgentId, CallId, Doing, FailureClass, Kind, MessageId, MulticastId, Name, Outcome,
-    Party, Pattern, ReminderId, Sent, SessionId, SubscriptionId, Timestamp, TurnId, Usage,
-    WorkspaceId,
+    AgentId, CallId, FailureClass, Kind, MessageId, Name, Outcome, Party, SessionId, Timestamp,
+    TurnId, Usage, WorkspaceId,
 };
 
 macro_rules! data {
@@ -111,93 +110,6 @@ data! {
 
     /// Data of `tool.permit_turn`.
     ToolPermitTurn {}
-
-    /// Data of `tool.subscribe`, in the log of who is told.
-    ToolSubscribe {
-        /// Identity.
-        subscription_id: SubscriptionId,
-        /// Name of the agent to watch.
-        target: Name,
-        /// The agent to watch.
-        target_id: AgentId,
-        /// From which state; `*` for any.
-        from: Pattern,
-        /// To which state; `*` for any.
-        to: Pattern,
-        /// Whether it ends with the first time.
-        once: bool,
-    }
-
-    /// Data of `tool.unsubscribe`.
-    ToolUnsubscribe {
-        /// The subscription.
-        subscription_id: SubscriptionId,
-    }
-
-    /// Data of `subscription.fired`.
-    SubscriptionFired {
-        /// The subscription.
-        subscription_id: SubscriptionId,
-        /// The agent that was watched.
-        target_id: AgentId,
-        /// The state before.
-        from: Doing,
-        /// The state after.
-        to: Doing,
-        /// Whether a message says so; false where the inbox was full.
-        told: bool,
-        /// Whether the subscription ended with it.
-        ended: bool,
-    }
-
-    /// Data of `reminder.set`.
-    ReminderSet {
-        /// Identity.
-        reminder_id: ReminderId,
-        /// What it reminds of.
-        reason: Arc<str>,
-        /// When it is due.
-        due: Timestamp,
-        /// Seconds between repetitions; null for once only.
-        every: Option<u64>,
-    }
-
-    /// Data of `reminder.cancelled`.
-    ReminderCancelled {
-        /// The reminder.
-        reminder_id: ReminderId,
-    }
-
-    /// Data of `reminder.fired`.
-    ReminderFired {
-        /// The reminder.
-        reminder_id: ReminderId,
-        /// Whether a message says so; false where the one before was not read yet.
-        told: bool,
-        /// When it is due again; null where it is over.
-        next: Option<Timestamp>,
-    }
-
-    /// Data of `multicast.sent`, in the sender's log.
-    MulticastSent {
-        /// Identity.
-        multicast_id: MulticastId,
-        /// Its copies.
-        copies: Vec<Sent>,
-        /// When the collecting of answers ends.
-        until: Timestamp,
-    }
-
-    /// Data of `multicast.ended`.
-    MulticastEnded {
-        /// The multicast.
-        multicast_id: MulticastId,
-        /// How many answered.
-        answered: u32,
-        /// Names of those who did not.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        missing: Vec<Name>,
-    }
 
     /// Data of `session.opened`.
     SessionOpened {
@@ -485,46 +397,6 @@ data! {
         /// Why it failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
-    }
-
-    /// Data of `workspace.created`.
-    WorkspaceCreated {
-        /// Identity.
-        workspace_id: WorkspaceId,
-        /// Name.
-        name: Name,
-        /// The workspace that holds it.
-        parent: Option<WorkspaceId>,
-        /// Its root, below the folder of all workspaces.
-        root: String,
-    }
-
-    /// Data of `workspace.linked`.
-    WorkspaceLinked {
-        /// The workspace.
-        workspace_id: WorkspaceId,
-        /// The host folder.
-        host_path: String,
-        /// Where it is seen.
-        mount_path: String,
-        /// What may be done through it.
-        mode: Access,
-    }
-
-    /// Data of `workspace.unlinked`.
-    WorkspaceUnlinked {
-        /// The workspace.
-        workspace_id: WorkspaceId,
-        /// Where it was seen.
-        mount_path: String,
-    }
-
-    /// Data of `workspace.deleted`.
-    WorkspaceDeleted {
-        /// The workspace.
-        workspace_id: WorkspaceId,
-        /// Its root, below the folder of all workspaces.
-        root: String,
     }
 
     /// Data of `request.recorded`.

@@ -4,8 +4,11 @@
 //! Lines are a stability contract: plain JSON types, new keys may be added, none changes its
 //! meaning. `docs/events.md` is the reference for readers; [`Event`] mirrors it.
 
+#[macro_use]
 mod data;
+mod attention;
 mod spending;
+mod workspace;
 
 use std::io::Write;
 
@@ -16,8 +19,10 @@ use serde_json::value::RawValue;
 
 use super::{SessionId, Timestamp};
 
+pub use attention::*;
 pub use data::*;
 pub use spending::*;
+pub use workspace::*;
 
 /// One event in its place.
 #[derive(Debug, Clone, PartialEq)]

@@ -408,7 +408,8 @@ impl World {
         let call = CallId::fresh(&mut self.ids);
         let request = Request { id: key.into(), fingerprint: format!("{tool}{args}") };
         let args = Json::of(args).expect("JSON");
-        let command = Command::CallTool { agent, turn: None, call, tool: tool.into(), args };
+        let command =
+            Command::CallTool { agent, turn: None, call, tool: tool.into(), args, objection: None };
         match self.run_request(command, Some(&request))? {
             Outcome::Call(call) => Ok(call),
             other => panic!("{other:?}"),
@@ -421,7 +422,8 @@ impl World {
         let (agent, turn) = (agent.id, agent.turn().map(|turn| turn.id));
         let call = CallId::fresh(&mut self.ids);
         let args = Json::of(args).expect("JSON");
-        let command = Command::CallTool { agent, turn, call, tool: tool.into(), args };
+        let command =
+            Command::CallTool { agent, turn, call, tool: tool.into(), args, objection: None };
         self.run(command).expect("a turn runs");
         call
     }
