@@ -324,6 +324,26 @@ fn call(name: &str, args: &[(&str, &str)]) -> v1::CallToolRequest {
     v1::CallToolRequest { name: name.into(), arguments, ..Default::default() }
 }
 
+const OF_A_ROOT_WITH_A_DESK: [&str; 17] = [
+    "cancel_reminder",
+    "check_inbox",
+    "gate",
+    "inspect_agent",
+    "list_children",
+    "list_files",
+    "permit_turn",
+    "poke",
+    "read_file",
+    "remind_me",
+    "send_message",
+    "set_agent_metadata",
+    "spawn_agent",
+    "subscribe",
+    "ungate",
+    "unsubscribe",
+    "write_file",
+];
+
 #[tokio::test]
 async fn the_tool_socket_of_an_agent_is_that_agents_alone() {
     let daemon = Daemon::with(&["scripted.tool_socket=true"]);
@@ -347,26 +367,7 @@ async fn the_tool_socket_of_an_agent_is_that_agents_alone() {
     let mut own = tools(&daemon, &agent).await;
     let listed = own.list_tools(v1::ListToolsRequest {}).await.unwrap().into_inner().tools;
     let names: Vec<&str> = listed.iter().map(|tool| tool.name.as_str()).collect();
-    let expected = [
-        "cancel_reminder",
-        "check_inbox",
-        "gate",
-        "inspect_agent",
-        "list_children",
-        "list_files",
-        "permit_turn",
-        "poke",
-        "read_file",
-        "remind_me",
-        "send_message",
-        "set_agent_metadata",
-        "spawn_agent",
-        "subscribe",
-        "ungate",
-        "unsubscribe",
-        "write_file",
-    ];
-    assert_eq!(names, expected);
+    assert_eq!(names, OF_A_ROOT_WITH_A_DESK);
     assert!(listed.iter().all(|tool| tool.input_schema.is_some() && !tool.description.is_empty()));
 
     // A call is that agent's, whoever makes it; nothing else is served there.

@@ -306,6 +306,13 @@ impl Agent {
                     turn.messages.push(data.message_id);
                 }
             }
+            _ => self.apply_to_attention(entry),
+        }
+    }
+
+    /// Applies an event about what it wants to be told.
+    fn apply_to_attention(&mut self, entry: &Entry) {
+        match &entry.event {
             Event::ReminderSet(data) => self.reminders.push(Reminder {
                 id: data.reminder_id,
                 reason: data.reason.clone(),
@@ -328,6 +335,12 @@ impl Agent {
             Event::MulticastEnded(data) => {
                 self.multicasts.retain(|multicast| multicast.id != data.multicast_id);
             }
+            _ => self.apply_to_account(entry),
+        }
+    }
+
+    fn apply_to_account(&mut self, entry: &Entry) {
+        match &entry.event {
             Event::BudgetWarning(data) => {
                 self.account.tell(data.scope, data.measure, Level::Warning);
             }

@@ -217,7 +217,7 @@ mod tests {
             TurnStart { model: None, ..start.clone() },
             TurnStart { source: None, ..start.clone() },
             TurnStart { priority: Some("high".into()), ..start.clone() },
-            TurnStart { envelope_hash: Some("sha256:0".into()), ..start.clone() },
+            TurnStart { envelope_hash: Some("sha256:0".into()), ..start },
         ];
         for start in changed {
             assert_eq!(start.matches(&start.envelope(AT)), HashMatch::Differs, "{start:?}");

@@ -394,9 +394,15 @@ impl World {
                 };
                 self.run(Command::FinishSuspend { session, result }).expect("never rejected");
             }
+            other => self.step_of_fate(&other),
+        }
+    }
+
+    fn step_of_fate(&mut self, step: &Step) {
+        match step {
             Step::Update { agent } => {
                 let command = Command::UpdateAgent {
-                    agent: self.reference(agent),
+                    agent: self.reference(*agent),
                     instructions: Some("new".into()),
                     role: None,
                     metadata: [("k".to_owned(), Some("v".to_owned()))].into(),
@@ -404,12 +410,6 @@ impl World {
                 };
                 let _ = self.run(command);
             }
-            other => self.step_of_fate(&other),
-        }
-    }
-
-    fn step_of_fate(&mut self, step: &Step) {
-        match step {
             Step::Delete { agent } => {
                 if let Some(session) = self.pick(*agent).map(|a| a.session.id.to_string()) {
                     let _ = self.run(Command::DeleteSession { session });

@@ -208,8 +208,8 @@ impl World {
             return;
         }
         let log = || self.entries.iter().filter(|other| other.session == entry.session);
-        let starts = log().filter(|other| matches!(other.event, Event::TurnStart(_)));
-        let start = starts.last().expect("a turn that ends has started").seq;
+        let mut starts = log().filter(|other| matches!(other.event, Event::TurnStart(_)));
+        let start = starts.next_back().expect("a turn that ends has started").seq;
         let turn = log().filter(|other| other.seq >= start);
         let record = ExecutionRecord::of(turn, "").expect("a turn has a record");
         assert_eq!(record.end.map(|(seq, _)| seq), Some(entry.seq), "{record:?}");
