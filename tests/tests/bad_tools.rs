@@ -35,6 +35,13 @@ fn bad(tool: &'static str, args: Value, says: &'static str) -> Bad {
 
 /// What `middle` of the tree `top/middle/leaf` cannot do in a home of six agents.
 fn all() -> Vec<Bad> {
+    let mut all = talking();
+    all.extend(governing());
+    all
+}
+
+/// With tools for messages, agents and files.
+fn talking() -> Vec<Bad> {
     let to = |name: &str| json!({ "recipient": name, "text": "hi" });
     let far = "is not its parent, child or sibling";
     let kid = |name: &str| json!({ "name": name, "instructions": ECHO });
@@ -82,11 +89,6 @@ fn all() -> Vec<Bad> {
         bad("complete", json!({ "result": "done" }), "child"),
         bad("spawn_agent", json!({ "name": "x", "instructions": "fn turn(" }), "are refused: "),
         bad(
-            "spawn_agent",
-            json!({ "name": "x", "instructions": ECHO, "workspace_subdir": "../up" }),
-            "\"..\"",
-        ),
-        bad(
             "send_message",
             json!({ "recipient": "leaf", "text": "hi", "reply_to": "7" }),
             "no message \"7\" of that sender",
@@ -96,6 +98,18 @@ fn all() -> Vec<Bad> {
             json!({ "recipient": "leaf", "text": "hi", "priority": "urgent" }),
             "unknown variant `urgent`",
         ),
+        bad("read_file", json!({ "path": "nothing" }), "there is nothing at \"nothing\""),
+        bad("read_file", json!({ "path": "../../etc/passwd" }), "etc/passwd"),
+        bad("read_file", json!({ "path": "begun", "first_line": "one" }), "expected u64"),
+        bad("write_file", json!({ "path": "/etc/x", "content": "" }), "/etc/x"),
+        bad("list_files", json!({ "path": "nowhere" }), "nowhere"),
+    ]
+}
+
+/// With tools that govern others, and time.
+fn governing() -> Vec<Bad> {
+    let far = "is not its parent, child or sibling";
+    vec![
         bad("remind_me", json!({ "reason": "x", "after": 1, "every": 0 }), "every is 0"),
         bad("remind_me", json!({ "reason": "x", "after": "soon" }), "expected u64"),
         bad("remind_me", json!({ "reason": "x", "after": 400_000_000 }), "ten years"),
@@ -116,11 +130,6 @@ fn all() -> Vec<Bad> {
             json!({ "agent_name": "leaf", "key": "", "value": "v" }),
             "metadata key",
         ),
-        bad("read_file", json!({ "path": "nothing" }), "there is nothing at \"nothing\""),
-        bad("read_file", json!({ "path": "../../etc/passwd" }), "etc/passwd"),
-        bad("read_file", json!({ "path": "begun", "first_line": "one" }), "expected u64"),
-        bad("write_file", json!({ "path": "/etc/x", "content": "" }), "/etc/x"),
-        bad("list_files", json!({ "path": "nowhere" }), "nowhere"),
     ]
 }
 
