@@ -304,9 +304,7 @@ impl AgentService for Api {
     ) -> Result<Response<v1::CancelTurnResponse>, Status> {
         let message = request.into_inner();
         let key = request::key("CancelTurn", &message.request_id, &message)?;
-        let turn = request::given(message.turn_id)
-            .map(|id| id.parse().map_err(|_| invalid("turn_id is not the id of a turn")))
-            .transpose()?;
+        let turn = request::given(message.turn_id).map(|id| request::turn_id(&id)).transpose()?;
         let command = Command::CancelTurn { agent: message.agent, turn };
         match self.engine.execute(command, key).await.map_err(|no| refused(&no))? {
             Outcome::Turn(turn) => {

@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 use tonic::{Code, Status};
 
 use super::status::{Reason, invalid, status};
-use crate::model::Request;
+use crate::model::{Request, TurnId};
 
 /// Longest idempotency key, in bytes.
 const MAX_KEY: usize = 128;
@@ -73,6 +73,15 @@ pub(super) fn page<T: Message>(
         taken.push(item);
     }
     (taken, String::new())
+}
+
+/// The id of a turn.
+pub(super) fn turn_id(text: &str) -> Result<TurnId, Status> {
+    text.parse().map_err(|_| {
+        let message = format!("{:?} is not the id of a turn", clip(text));
+        let hint = "it is exec- and 16 hex digits; list the turns of the agent to see them";
+        status(Code::InvalidArgument, Reason::FieldInvalid, message, hint)
+    })
 }
 
 /// Text of a client, short enough for an error.

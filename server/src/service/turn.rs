@@ -10,7 +10,7 @@ use serde_json::Value;
 use substrat_proto::v1;
 use tonic::Status;
 
-use super::status::{invalid, refused, rejected, unreadable};
+use super::status::{refused, rejected, unreadable};
 use super::{Api, convert, request};
 use crate::engine::Archive;
 use crate::model::{
@@ -102,7 +102,7 @@ impl Api {
 
     /// The record of a turn.
     pub(super) async fn record(&self, id: &str) -> Result<Found, Status> {
-        let id: TurnId = id.parse().map_err(|_| invalid("turn_id is not the id of a turn"))?;
+        let id = request::turn_id(id)?;
         let owners = self.engine.read(move |state| {
             let may_have_it = |agent: &&Agent| {
                 let session = &agent.session;
