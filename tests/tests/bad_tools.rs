@@ -248,7 +248,9 @@ fn calling(calls: &[Bad]) -> String {
     let mut body = String::new();
     for Bad { tool, args, .. } in calls {
         let args = args.as_object().unwrap();
-        let first = ["recipient", "text", "name", "instructions", "result", "path", "content"];
+        let first = "recipient text name instructions result path content reason after \
+                     reminder_id agent_name transition subscription_id key";
+        let first: Vec<&str> = first.split_whitespace().collect();
         let required = first.iter().filter_map(|key| args.get(*key)).map(Value::to_string);
         let rest: serde_json::Map<String, Value> = args
             .iter()

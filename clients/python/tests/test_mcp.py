@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +45,21 @@ Result = dict[str, Any]
 
 @dataclass
 class Row:
-    """A call of a tool, and what must hold of its result, or stand in its refusal."""
+    """A call of a tool, and what must hold of its result, or stand in its refusal.
+
+    `taken` are arguments that an earlier call returned: the tool and the key of its result.
+    """
 
     arguments: dict[str, Any]
     holds: Callable[[Result], bool] | str
+    taken: dict[str, str] = field(default_factory=dict)
+
+    def all_arguments(self, results: dict[str, Result]) -> dict[str, Any]:
+        return self.arguments | {key: results[tool][key] for key, tool in self.taken.items()}
+
+
+def says(status: str) -> Callable[[Result], bool]:
+    return lambda result: bool(result["status"] == status)
 
 
 # Every tool that the worker is offered, called in this order. A new tool gets a row.
@@ -75,6 +86,15 @@ ROWS = {
         {"recursive": True},
         lambda result: [entry["path"] for entry in result["entries"]] == ["a", "a/b.txt"],
     ),
+    "remind_me": Row({"reason": "tea", "after": 3600}, says("set")),
+    "cancel_reminder": Row({}, says("cancelled"), taken={"reminder_id": "remind_me"}),
+    "subscribe": Row({"agent_name": "b", "transition": "busy->idle"}, says("subscribed")),
+    "unsubscribe": Row({}, says("unsubscribed"), taken={"subscription_id": "subscribe"}),
+    "gate": Row({"agent_name": "echo"}, says("gated")),
+    "permit_turn": Row({"agent_name": "echo"}, says("permitted")),
+    "ungate": Row({"agent_name": "echo"}, says("ungated")),
+    "set_agent_metadata": Row({"agent_name": "echo", "key": "k", "value": "v"}, says("set")),
+    "poke": Row({"agent_name": "echo"}, says("poked")),
     # It would end the agent that the others are called as.
     "complete": Row({"result": "done"}, "children"),
 }
@@ -152,11 +172,12 @@ def test_every_tool_is_listed_and_called(team: Team) -> None:
             new, gone = listed.keys() - ROWS.keys(), ROWS.keys() - listed.keys()
             assert not new, f"add a row to ROWS in {__file__} for: {', '.join(sorted(new))}"
             assert not gone, f"ROWS in {__file__} has tools that are not listed: {gone}"
+            results: dict[str, Result] = {}
             for name, row in ROWS.items():
-                tool = listed[name]
+                tool, arguments = listed[name], row.all_arguments(results)
                 assert tool.description and tool.input_schema["type"] == "object", name
-                assert row.arguments.keys() <= tool.input_schema.get("properties", {}).keys(), name
-                result = await call(tools, name, row.arguments)
+                assert arguments.keys() <= tool.input_schema.get("properties", {}).keys(), name
+                result = await call(tools, name, arguments)
                 if isinstance(row.holds, str):
                     assert result.is_error and row.holds in text(result), (name, result)
                 else:
@@ -164,6 +185,7 @@ def test_every_tool_is_listed_and_called(team: Team) -> None:
                     assert result.structured_content is not None, name
                     assert json.loads(text(result)) == result.structured_content, name
                     assert row.holds(result.structured_content), (name, result)
+                    results[name] = result.structured_content
 
     asyncio.run(use())
 
