@@ -134,6 +134,14 @@ pub struct Agent {
     /// Transitions that it is still to be told of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<Notice>,
+    /// How many agents were woken one after the other by nothing but notices of transitions, up to
+    /// its last turn.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub hops: u32,
+    /// What it is doing for those who watch it, while a turn that was interrupted is still to run
+    /// again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen_as: Option<Doing>,
     /// Tool calls with idempotency keys.
     #[serde(default, skip_serializing_if = "Requests::is_empty")]
     pub(super) requests: Requests,
@@ -153,6 +161,11 @@ pub struct Agent {
     /// Where it stands in the indexes of the slots; derived.
     #[serde(skip)]
     pub(super) place: Place,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl Agent {
@@ -212,6 +225,27 @@ impl Agent {
         !message.reply_to.is_some_and(held)
     }
 
+    /// Whether mail lies in the inbox that a turn did not complete with, and the agent does not go
+    /// on by itself.
+    fn stalls(&self) -> bool {
+        matches!(self.activity, Activity::Idle)
+            && self.ready.is_none()
+            && !self.inbox.is_empty()
+            && !self.account.is_held()
+    }
+
+    /// Goes on with the mail that lies there, if it does not by itself.
+    pub(super) fn go_on_with_mail(&mut self, seq: u64) {
+        if self.stalls() {
+            self.ready = Some(Ready { since: seq, resume_only: false });
+        }
+    }
+
+    /// Whether a reminder that is due comes now: not while its last message is still to be read.
+    pub(super) fn hears(&self, reminder: &Reminder) -> bool {
+        !reminder.lies || self.stalls()
+    }
+
     /// Whether a message that starts a turn waits in the inbox, outside of the running turn.
     pub(super) fn has_mail(&self) -> bool {
         self.unread().any(|message| self.wakes(message))
@@ -261,7 +295,7 @@ impl Agent {
         let wait_over = self.wait().filter(|wait| wait.over.is_none()).and_then(|wait| wait.until);
         let deadlines = wait_over
             .into_iter()
-            .chain(self.reminders.iter().map(|reminder| reminder.due))
+            .chain(self.reminders.iter().filter(|one| self.hears(one)).map(|one| one.due))
             .chain(self.multicasts.iter().map(|multicast| multicast.until));
         Place {
             queue,

@@ -3,8 +3,9 @@
 use super::turn::{Call, Over};
 use super::{
     Activity, Agent, AgentCreated, AgentId, AgentTerminated, Answered, Entry, Event, Gate,
-    GateAction, Level, Message, MessageEnqueued, MessageId, Multicast, Ready, Reminder, Requests,
-    Session, SessionId, SessionState, State, Timestamp, Turn, TurnId, Usage, Wait, Workspace,
+    GateAction, Kind, Level, Message, MessageEnqueued, MessageId, Multicast, Ready, Reminder,
+    Requests, Session, SessionId, SessionState, State, Timestamp, Turn, TurnId, Usage, Wait,
+    Workspace,
 };
 
 impl State {
@@ -117,7 +118,8 @@ impl State {
         }
         self.reindex(id);
         if let Some(before) = watched {
-            self.note_transition(id, before);
+            let again = matches!(entry.event, Event::TurnInterrupted(_));
+            self.note_transition(id, before, again);
         }
     }
 
@@ -148,6 +150,8 @@ impl State {
             reminders: Vec::new(),
             subscriptions: Vec::new(),
             notices: Vec::new(),
+            hops: 0,
+            seen_as: None,
             requests: Requests::default(),
             setbacks: 0,
             turns: Default::default(),
@@ -256,6 +260,7 @@ impl Agent {
         let copies = self.multicasts.iter_mut().flat_map(|multicast| &mut multicast.copies);
         for copy in copies.filter(|copy| message.reply_to == Some(copy.message)) {
             copy.answered = true;
+            copy.failed = message.kind == Kind::Error;
         }
         self.insert(message);
     }
@@ -299,8 +304,8 @@ impl Agent {
                     *permits += 1;
                 }
             }
-            Event::MessageDelivered(data) => self.remove_message(data.message_id),
-            Event::MessageDiscarded(data) => self.remove_message(data.message_id),
+            Event::MessageDelivered(data) => self.remove_message(data.message_id, entry.at),
+            Event::MessageDiscarded(data) => self.remove_message(data.message_id, entry.at),
             Event::MessageCollected(data) => {
                 if let Some(turn) = self.turn_mut() {
                     turn.messages.push(data.message_id);
@@ -318,15 +323,12 @@ impl Agent {
                 reason: data.reason.clone(),
                 due: data.due,
                 every: data.every,
+                lies: false,
             }),
             Event::ReminderCancelled(data) => {
                 self.reminders.retain(|reminder| reminder.id != data.reminder_id);
             }
-            Event::ReminderFired(data) => self.reminders.retain_mut(|reminder| {
-                let it = reminder.id == data.reminder_id;
-                reminder.due = data.next.filter(|_| it).unwrap_or(reminder.due);
-                !it || data.next.is_some()
-            }),
+            Event::ReminderFired(data) => self.remind(data, entry.seq),
             Event::MulticastSent(data) => self.multicasts.push(Multicast {
                 id: data.multicast_id,
                 copies: data.copies.clone(),
@@ -363,6 +365,8 @@ impl Agent {
                     *permits = permits.saturating_sub(1);
                 }
                 self.ready = None;
+                let messages = data.messages.iter().filter_map(|id| self.message(*id));
+                self.hops = messages.map(Message::hops).min().unwrap_or(0);
                 self.session.used = entry.seq;
                 self.active_at = entry.at;
                 self.activity = Activity::Busy(Box::new(Turn {
@@ -492,8 +496,11 @@ impl Agent {
         }
     }
 
-    fn remove_message(&mut self, id: MessageId) {
-        self.inbox.retain(|message| message.id != id);
+    fn remove_message(&mut self, id: MessageId, at: Timestamp) {
+        let Some(place) = self.inbox.iter().position(|message| message.id == id) else { return };
+        if let Some(message) = self.inbox.remove(place) {
+            self.heard(&message, at);
+        }
     }
 
     /// Ends the running turn and returns the messages that were in it.

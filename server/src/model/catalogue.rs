@@ -81,8 +81,8 @@ pub fn catalogue() -> &'static [ToolSpec] {
 
 tools! {
     /// Sends a message to your parent, a child or a sibling; a root may also send to USER.
-    /// By default waits for the answer and returns it. With reply_to, answers a message that you
-    /// were sent.
+    /// By default waits for the answer and returns it; one call can wait at a time. With reply_to,
+    /// answers a message that you were sent.
     SendMessage = "send_message" {
         /// Name of the recipient, "parent", or "USER".
         recipient: String,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::id::{InvalidId, Text};
+use super::subscription::HOPS;
 use super::{AgentId, MessageId, Name, Timestamp};
 
 /// Either end of a message.
@@ -152,6 +153,11 @@ pub struct Message {
 }
 
 impl Message {
+    /// For a notice of a transition, how many of them led to it; 0 for any other message.
+    pub(super) fn hops(&self) -> u32 {
+        self.metadata.get(HOPS).and_then(|hops| hops.parse().ok()).unwrap_or(0)
+    }
+
     /// Where it stands in its inbox.
     pub fn priority(&self) -> Priority {
         match self.metadata.get("priority").map(String::as_str) {

@@ -14,6 +14,9 @@ pub struct Sent {
     /// Whether it was answered.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub answered: bool,
+    /// Whether that was an error.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub failed: bool,
 }
 
 /// A multicast whose answers are collected, in the agent that sent it. Until it is over, its

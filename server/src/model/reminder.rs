@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ReminderId, Timestamp};
+use super::{Agent, Message, ReminderFired, ReminderId, Timestamp};
 
 /// A reminder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,7 +19,13 @@ pub struct Reminder {
     /// Seconds between repetitions; none for once only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub every: Option<u64>,
+    /// Whether its last message still lies in the inbox.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lies: bool,
 }
+
+/// Metadata key of the message that a reminder sends.
+pub(super) const KEY: &str = "reminder_id";
 
 impl Reminder {
     /// When it is due after it was told at `now`; none if it is over. Times that were missed are
@@ -29,6 +35,39 @@ impl Reminder {
         let missed = now.since(self.due).as_secs() / every.as_secs();
         let ahead = every.checked_mul(u32::try_from(missed + 1).unwrap_or(u32::MAX));
         Some(self.due.after(ahead.unwrap_or(Duration::MAX)))
+    }
+}
+
+impl Agent {
+    pub(super) fn remind(&mut self, data: &ReminderFired, seq: u64) {
+        let Some(place) = self.reminders.iter().position(|one| one.id == data.reminder_id) else {
+            return;
+        };
+        let reminder = &mut self.reminders[place];
+        match data.next {
+            Some(next) => {
+                reminder.due = next;
+                reminder.lies |= data.told;
+            }
+            None => {
+                self.reminders.remove(place);
+            }
+        }
+        if !data.told {
+            self.go_on_with_mail(seq);
+        }
+    }
+
+    /// A message left the inbox. Times of its reminder that went by meanwhile are not made up for.
+    pub(super) fn heard(&mut self, message: &Message, at: Timestamp) {
+        let Some(id) = message.metadata.get(KEY) else { return };
+        let reminder = self.reminders.iter_mut().find(|one| one.lies && one.id.to_string() == *id);
+        if let Some(reminder) = reminder {
+            reminder.lies = false;
+            if reminder.due <= at {
+                reminder.due = reminder.next(at).unwrap_or(reminder.due);
+            }
+        }
     }
 }
 
@@ -44,6 +83,7 @@ mod tests {
             reason: "tea".into(),
             due: at(100),
             every,
+            lies: false,
         };
         assert_eq!(reminder(None).next(at(100)), None);
         assert_eq!(reminder(Some(60)).next(at(100)), Some(at(160)));

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::id::Text;
-use super::{Agent, AgentId, Rejection, State, SubscriptionFired, SubscriptionId, ToolSubscribe};
+use super::{AgentId, Rejection, State, SubscriptionFired, SubscriptionId, ToolSubscribe};
 
 /// What an agent is doing, in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -135,7 +135,16 @@ pub struct Notice {
     pub from: Doing,
     /// The state after.
     pub to: Doing,
+    /// How many agents were woken one after the other by nothing but such notices, this one
+    /// included.
+    #[serde(default)]
+    pub hops: u32,
 }
+
+/// Notices that may wake agents one after the other: beyond it, they wake each other in a circle.
+pub(super) const MAX_HOPS: u32 = 16;
+/// Metadata key of the message of a notice that says how many there were.
+pub(super) const HOPS: &str = "hops";
 
 impl State {
     pub(super) fn watch(&mut self, subscriber: AgentId, data: &ToolSubscribe) {
@@ -169,14 +178,28 @@ impl State {
         }
     }
 
-    /// Notes for those who watch an agent that it went from another state to the one it is in.
-    pub(super) fn note_transition(&mut self, id: AgentId, from: Doing) {
-        let Some(to) = self.agent(id).map(Agent::doing).filter(|to| *to != from) else { return };
+    /// Notes for those who watch an agent that it went from another state to the one it is in. To
+    /// them, a turn that was interrupted and runs `again` by itself never stopped.
+    pub(super) fn note_transition(&mut self, id: AgentId, from: Doing, again: bool) {
+        let Some(agent) = self.agents.get_mut(&id) else { return };
+        let to = agent.doing();
+        if to == from {
+            return;
+        }
+        let from = agent.seen_as.take().unwrap_or(from);
+        if again && agent.ready.is_some() {
+            agent.seen_as = Some(from);
+            return;
+        }
+        if to == from {
+            return;
+        }
+        let hops = agent.hops + 1;
         for (subscriber, subscription) in self.watchers.get(&id).cloned().unwrap_or_default() {
             let Some(agent) = self.agents.get_mut(&subscriber) else { continue };
             let wanted = agent.subscriptions.iter().find(|one| one.id == subscription);
             if wanted.is_some_and(|one| one.tells(from, to)) {
-                agent.notices.push(Notice { subscription, from, to });
+                agent.notices.push(Notice { subscription, from, to, hops });
                 self.reindex(subscriber);
             }
         }

@@ -46,7 +46,7 @@ impl Plan<'_, '_> {
             letter.set_priority(args.priority);
             letter.metadata.insert("multicast_id".to_owned(), multicast_id.to_string());
             let message = self.enqueue(letter);
-            copies.push(Sent { message, recipient, answered: false });
+            copies.push(Sent { message, recipient, answered: false, failed: false });
         }
         let ids: Vec<_> = copies.iter().map(|copy| copy.message).collect();
         self.push(agent.session.id, MulticastSent { multicast_id, copies, until });
@@ -60,28 +60,34 @@ impl Plan<'_, '_> {
 
     /// Ends the collecting of answers, and tells the sender.
     pub(in crate::model) fn end_multicast(&mut self, agent: &Agent, multicast: &Multicast) {
-        let missing: Vec<Name> = multicast
-            .copies
-            .iter()
-            .filter(|copy| !copy.answered)
-            .map(|copy| self.state.party_name(Party::Agent(copy.recipient)))
-            .collect();
+        let names = |wanted: fn(&Sent) -> bool| -> Vec<Name> {
+            let copies = multicast.copies.iter().filter(|copy| wanted(copy));
+            copies.map(|copy| self.state.party_name(Party::Agent(copy.recipient))).collect()
+        };
+        let (missing, failed) = (names(|copy| !copy.answered), names(|copy| copy.failed));
         let all = multicast.copies.len();
-        let answered = all - missing.len();
+        let answered = all - missing.len() - failed.len();
         let mut text = format!("{answered} of {all} have answered your broadcast");
+        if !failed.is_empty() {
+            text += &format!("; failed: {}", listed(&failed));
+        }
         if !missing.is_empty() {
-            let names: Vec<&str> = missing.iter().map(Name::as_str).take(MAX_NAMES).collect();
-            text += &format!("; no answer in time from {}", names.join(", "));
-            if missing.len() > MAX_NAMES {
-                text += &format!(" and {} more", missing.len() - MAX_NAMES);
-            }
+            text += &format!("; no answer in time from {}", listed(&missing));
             text += ". A late answer comes as a message.";
         }
         let (multicast_id, answered) = (multicast.id, u32::try_from(answered).unwrap_or(u32::MAX));
-        self.push(agent.session.id, MulticastEnded { multicast_id, answered, missing });
+        self.push(agent.session.id, MulticastEnded { multicast_id, answered, failed, missing });
         let mut letter =
             Letter::new(Party::System, Party::Agent(agent.id), Kind::Notification, text);
         letter.metadata.insert("multicast_id".to_owned(), multicast_id.to_string());
         self.enqueue(letter);
+    }
+}
+
+fn listed(names: &[Name]) -> String {
+    let shown: Vec<&str> = names.iter().map(Name::as_str).take(MAX_NAMES).collect();
+    match names.len().saturating_sub(MAX_NAMES) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
     }
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::Plan;
 use super::agent::check_text;
 use super::message::Letter;
+use crate::model::reminder::KEY;
 use crate::model::{
     Agent, CancelReminder, Kind, Party, Rejection, RemindMe, ReminderCancelled, ReminderFired,
     ReminderId, ReminderSet,
@@ -15,8 +16,8 @@ use crate::model::{
 
 /// Longest time until a reminder, and between its repetitions, in seconds: ten years.
 const LONGEST: u64 = 10 * 365 * 86_400;
-/// Metadata key of the message that a reminder sends.
-const KEY: &str = "reminder_id";
+/// How much later a reminder comes that finds the inbox full.
+const LATER: Duration = Duration::from_secs(60);
 
 impl Plan<'_, '_> {
     pub(super) fn tool_remind_me(
@@ -56,16 +57,22 @@ impl Plan<'_, '_> {
         Ok(json!({ "status": "cancelled" }))
     }
 
-    /// Tells the reminders of an agent that are due. One whose last message was not read yet is
-    /// not told again: a reminder that nobody hears must not fill the inbox.
+    /// Tells the reminders of an agent that are due. One whose last message was not read yet sends
+    /// no other, so that it does not fill the inbox; but it wakes the agent if that does not go on
+    /// by itself.
     pub(super) fn remind(&mut self, agent: &Agent) {
         let now = self.cx.now;
-        for reminder in agent.reminders.iter().filter(|reminder| reminder.due <= now) {
-            let id = reminder.id.to_string();
-            let told = !agent.unread().any(|message| message.metadata.get(KEY) == Some(&id));
-            let (reminder_id, next) = (reminder.id, reminder.next(now));
+        let mut room = match self.check_space(Party::Agent(agent.id)) {
+            Ok(()) => self.cx.policy.max_inbox.saturating_sub(agent.inbox.len()),
+            Err(_) => 0,
+        };
+        for reminder in agent.reminders.iter().filter(|one| one.due <= now && agent.hears(one)) {
+            let told = !reminder.lies && room > 0;
+            let (id, reminder_id) = (reminder.id.to_string(), reminder.id);
+            let next = if room > 0 { reminder.next(now) } else { Some(now.after(LATER)) };
             self.push(agent.session.id, ReminderFired { reminder_id, told, next });
             if told {
+                room -= 1;
                 let text = format!("Reminder: {}", reminder.reason);
                 self.enqueue(Letter {
                     metadata: BTreeMap::from([(KEY.to_owned(), id)]),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Plan;
 use super::message::Letter;
-use crate::model::subscription::transition;
+use crate::model::subscription::{HOPS, MAX_HOPS, transition};
 use crate::model::{
     Agent, Doing, Kind, Notice, Party, Rejection, Subscribe, SubscriptionFired, SubscriptionId,
     ToolSubscribe, ToolUnsubscribe, Unsubscribe,
@@ -49,14 +49,15 @@ impl Plan<'_, '_> {
         Ok(json!({ "status": "unsubscribed" }))
     }
 
-    /// Tells an agent of a transition that it watches. A full inbox takes no more of them: they
-    /// are counted, and the count is told with the next one.
+    /// Tells an agent of a transition that it watches. A full inbox takes no more of them, and
+    /// agents that wake each other in a circle are not woken for ever: what is not told is
+    /// counted, and the count is told with the next one.
     pub(in crate::model) fn tell_transition(&mut self, agent: &Agent, notice: Notice) {
-        let Notice { subscription: subscription_id, from, to } = notice;
+        let Notice { subscription: subscription_id, from, to, hops } = notice;
         let found = agent.subscriptions.iter().find(|one| one.id == subscription_id);
         let Some(subscription) = found else { return };
         let target_id = subscription.target;
-        let told = self.check_space(Party::Agent(agent.id)).is_ok();
+        let told = self.check_space(Party::Agent(agent.id)).is_ok() && hops <= MAX_HOPS;
         let ended = subscription.once && told || to == Doing::Terminated;
         self.push(
             agent.session.id,
@@ -73,9 +74,15 @@ impl Plan<'_, '_> {
         };
         if subscription.missed > 0 {
             let missed = subscription.missed;
-            text += &format!("; {missed} times before were not told: your inbox was full");
+            text += &format!(
+                "; {missed} times before were not told: your inbox was full, or agents woke each \
+                 other in a circle"
+            );
         }
-        let metadata = [("subscription_id".to_owned(), subscription_id.to_string())];
+        let metadata = [
+            ("subscription_id".to_owned(), subscription_id.to_string()),
+            (HOPS.to_owned(), hops.to_string()),
+        ];
         self.enqueue(Letter {
             metadata: BTreeMap::from(metadata),
             ..Letter::new(Party::System, Party::Agent(agent.id), Kind::Notification, text)

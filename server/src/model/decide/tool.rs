@@ -18,6 +18,9 @@ use crate::model::{
     SpawnAgent, Tool, ToolCallInvoked, ToolCallResult, TurnId, TurnWaiting, WaitExpired,
 };
 
+/// Most bytes of messages that `check_inbox` returns; at least one message is always returned.
+const MAX_READ: usize = 256 << 10;
+
 /// How a tool call goes on.
 enum Next {
     /// It is done.
@@ -212,12 +215,19 @@ impl Plan<'_, '_> {
                     message.sender_name.as_str() == name || message.sender.to_string() == *name
                 })
         };
-        let messages: Vec<&Message> = agent.unread().filter(wanted).collect();
+        let mut bytes = 0;
+        let fits = |message: &&Message| {
+            let first = bytes == 0;
+            bytes += message.text.len().max(1);
+            first || bytes <= MAX_READ
+        };
+        let messages: Vec<&Message> = agent.unread().filter(wanted).take_while(fits).collect();
+        let more = agent.unread().filter(wanted).count() - messages.len();
         for message in &messages {
             let (message_id, turn_id) = (message.id, turn.id);
             self.push(agent.session.id, MessageCollected { message_id, turn_id });
         }
-        json!({ "messages": messages.into_iter().map(show).collect::<Vec<_>>() })
+        json!({ "messages": messages.into_iter().map(show).collect::<Vec<_>>(), "more": more })
     }
 
     fn tool_spawn(

@@ -91,6 +91,9 @@ data! {
         multicast_id: MulticastId,
         /// How many answered.
         answered: u32,
+        /// Names of those who failed.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        failed: Vec<Name>,
         /// Names of those who did not.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         missing: Vec<Name>,
