@@ -30,6 +30,8 @@ const MAX_SCANNED: usize = 20_000;
 #[derive(Clone)]
 struct Owner {
     session: SessionId,
+    /// Sequence of the first event in its log.
+    first: u64,
     agent: String,
     path: String,
     provider: Arc<str>,
@@ -39,6 +41,7 @@ impl Owner {
     fn of(state: &State, agent: &Agent) -> Self {
         Self {
             session: agent.session.id,
+            first: agent.session.first_seq,
             agent: agent.id.to_string(),
             path: state.path(agent),
             provider: agent.session.provider.clone(),
@@ -64,20 +67,47 @@ impl Owner {
         Ok(recorder.map(Recorder::finish))
     }
 
-    /// The sequence of the first event of a turn whose id does not say it: such turns were written
-    /// by older versions, and stand before all others in a log.
-    fn search(&self, archive: &dyn Archive, id: TurnId) -> std::io::Result<Option<u64>> {
+    /// The sequence of the first event of a turn whose id does not say it. Such turns were written
+    /// by older versions, and stand before all others of the daemon: `end` falls to the first of
+    /// those that is seen, and nothing is read from there on.
+    fn search(
+        &self,
+        archive: &dyn Archive,
+        id: TurnId,
+        end: &mut u64,
+    ) -> std::io::Result<Option<u64>> {
         let mut found = None;
-        archive.scan(self.session, 1, &mut |entry| match &entry.event {
-            Event::TurnStart(data) if data.turn_id == id => {
-                found = Some(entry.seq);
-                false
+        if self.first >= *end {
+            return Ok(found);
+        }
+        archive.scan(self.session, 1, &mut |entry| {
+            if let Event::TurnStart(data) = &entry.event {
+                if data.turn_id == id {
+                    found = Some(entry.seq);
+                } else if data.envelope_hash.is_some() {
+                    *end = entry.seq.min(*end);
+                }
             }
-            Event::TurnStart(data) => data.envelope_hash.is_none(),
-            _ => true,
+            found.is_none() && entry.seq < *end
         })?;
         Ok(found)
     }
+}
+
+/// The record of a turn of an older version. The owners come in the order of their creation.
+fn old_record(
+    archive: &dyn Archive,
+    owners: Vec<Owner>,
+    id: TurnId,
+) -> std::io::Result<Option<Found>> {
+    let mut end = u64::MAX;
+    for owner in owners {
+        if let Some(seq) = owner.search(archive, id, &mut end)? {
+            let record = owner.record(archive, id, seq)?;
+            return Ok(record.map(|record| Found { owner, record }));
+        }
+    }
+    Ok(None)
 }
 
 /// A record, and whose it is.
@@ -127,17 +157,9 @@ impl Api {
         let owners = self
             .engine
             .read(|state| state.agents().map(|agent| Owner::of(state, agent)).collect::<Vec<_>>());
-        for owner in owners.await.map_err(|no| refused(&no))? {
-            let of = owner.clone();
-            let record = self.in_archive(move |archive| match of.search(archive, id)? {
-                Some(seq) => of.record(archive, id, seq),
-                None => Ok(None),
-            });
-            if let Some(record) = record.await? {
-                return Ok(Found { owner, record });
-            }
-        }
-        Err(rejected(&Rejection::TurnNotFound { turn: id }))
+        let owners = owners.await.map_err(|no| refused(&no))?;
+        let found = self.in_archive(move |archive| old_record(archive, owners, id)).await?;
+        found.ok_or_else(|| rejected(&Rejection::TurnNotFound { turn: id }))
     }
 
     /// A page of the turns of an agent.
@@ -321,3 +343,6 @@ fn hash_match(hash: HashMatch) -> v1::HashMatch {
         HashMatch::Unknown => v1::HashMatch::Unknown,
     }
 }
+
+#[cfg(test)]
+mod tests;
