@@ -119,6 +119,11 @@ async fn a_turn_that_died_with_the_daemon_is_found_and_not_replayed() {
     client.wait_type(1, &agent, "tool_call.result").await;
     let running = last_turn(&client, "stuck").await;
     assert_eq!(running.state(), v1::TurnState::Running);
+    let listed = daemon.ctl_ok(&["turn", "list", "stuck", "--incomplete"]);
+    let row: Vec<&str> = listed.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(row[row.len() - 2..], ["-", "-"], "a turn that runs needs no recovery: {listed}");
+    let shown = daemon.ctl_ok(&["turn", "show", &running.turn_id]);
+    assert!(!shown.contains("check_agent_idempotency"), "{shown}");
     let refused = replay(&client, &running.turn_id).await.unwrap_err();
     assert_eq!(reason(&refused), "TURN_NOT_REPLAYABLE");
 
@@ -133,6 +138,11 @@ async fn a_turn_that_died_with_the_daemon_is_found_and_not_replayed() {
     let point = dead.crash_point.as_ref().expect("a crash point");
     assert_eq!(point.stage, "during_agent_execution");
     assert_eq!((&*point.recovery, &*point.agent), ("check_agent_idempotency", "scripted"));
+    let listed = daemon.ctl_ok(&["turn", "list", "stuck", "--incomplete"]);
+    let row = listed.lines().nth(1).unwrap();
+    assert!(row.ends_with("during_agent_execution  check_agent_idempotency"), "{listed}");
+    let shown = daemon.ctl_ok(&["turn", "show", &dead.turn_id]);
+    assert!(shown.contains("\nstands      during_agent_execution: check_agent_idempotency\n"));
     let refused = replay(&client, &dead.turn_id).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition);
     assert_eq!(reason(&refused), "TURN_NOT_REPLAYABLE");

@@ -101,13 +101,16 @@ fn table(output: Output, turns: &[v1::TurnSummary]) {
 fn crash_points(output: Output, turns: &[v1::TurnSummary]) {
     let mut table = Table::new(&["TURN", "STATE", "STARTED", "STAGE", "RECOVERY"]);
     for turn in turns {
-        let point = turn.crash_point.clone().unwrap_or_default();
+        let point = died_at(turn);
+        let told = |word: fn(&v1::CrashPoint) -> &String| {
+            point.map_or_else(|| "-".to_owned(), |point| word(point).clone())
+        };
         table.row(vec![
             turn.turn_id.clone(),
             state_word(turn).to_owned(),
             time::ago(turn.start_time.as_ref()),
-            point.stage,
-            point.recovery,
+            told(|point| &point.stage),
+            told(|point| &point.recovery),
         ]);
     }
     table.print(output, "no incomplete turns");
@@ -134,6 +137,11 @@ async fn replay(context: &Context, turn: String) -> Result<(), Error> {
             Err(Error::new(Failure::Failed, message, hint))
         }
     }
+}
+
+/// Where a turn stands that has no end and does not go on: one that runs needs no recovery.
+fn died_at(turn: &v1::TurnSummary) -> Option<&v1::CrashPoint> {
+    turn.crash_point.as_ref().filter(|_| turn.state() != v1::TurnState::Running)
 }
 
 fn state_word(turn: &v1::TurnSummary) -> &'static str {
@@ -197,7 +205,7 @@ fn show(output: Output, record: &v1::ExecutionRecord) {
     line(&format!("hash        {} ({hash})", header.envelope_hash));
     let replayable = if header.replayable { "yes" } else { &format!("no: {}", header.reason) };
     line(&format!("replayable  {replayable}"));
-    if let Some(point) = &turn.crash_point {
+    if let Some(point) = died_at(&turn) {
         line(&format!("stands      {}: {}", point.stage, point.recovery));
     }
     let prompt = record.envelope.as_ref().and_then(|envelope| match field(envelope, "payload") {
