@@ -290,6 +290,7 @@ fn told(event: &v1::ExecutionEvent) -> String {
             }
             _ => format!("{}: {}", text("agent"), text("status")),
         },
+        "FALLBACK_TRIGGERED" => format!("{} → {}", text("from"), text("to")),
         "SIDE_EFFECT_INTENTION" => format!("{} {}", text("tool"), json("args")),
         "SIDE_EFFECT_COMPLETION" => format!("{} → {}", text("tool"), json("result")),
         "SIDE_EFFECT_FAILURE" => format!("{} failed: {}", text("tool"), text("error")),

@@ -4,6 +4,8 @@
 //! Its events are numbered by a clock of their own that starts at 1 and ticks once for each; the
 //! time of day orders nothing.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::envelope::{HashMatch, INTENT, RECORD_VERSION, STRATEGY};
@@ -36,6 +38,8 @@ pub enum ExecutionEventType {
     AttemptStart,
     /// The provider is done, or has failed.
     AttemptEnd,
+    /// The next provider is asked, since the one before it failed.
+    FallbackTriggered,
     /// A tool is about to be called.
     SideEffectIntention,
     /// The tool returned.
@@ -55,6 +59,7 @@ impl ExecutionEventType {
             Self::IntentReceived => "INTENT_RECEIVED",
             Self::AttemptStart => "AGENT_ATTEMPT_START",
             Self::AttemptEnd => "AGENT_ATTEMPT_END",
+            Self::FallbackTriggered => "FALLBACK_TRIGGERED",
             Self::SideEffectIntention => "SIDE_EFFECT_INTENTION",
             Self::SideEffectCompletion => "SIDE_EFFECT_COMPLETION",
             Self::SideEffectFailure => "SIDE_EFFECT_FAILURE",
@@ -110,7 +115,7 @@ pub struct RouterDecision {
     /// What was intended.
     pub intent: &'static str,
     /// Why.
-    pub reason: &'static str,
+    pub reason: String,
     /// When it was decided.
     pub at: Timestamp,
 }
@@ -154,7 +159,7 @@ pub struct ExecutionRecord {
     pub envelope: String,
     /// Whether the recorded hash fits the envelope.
     pub hash: HashMatch,
-    /// The provider.
+    /// The provider that was asked last.
     pub provider: String,
     /// How far it has come.
     pub state: TurnState,
@@ -214,6 +219,8 @@ pub struct Recorder {
     session: Option<SessionId>,
     /// Whether a provider is at work.
     trying: bool,
+    /// The provider of the next attempt, if a failure named one.
+    next: Option<Arc<str>>,
     /// Sequence of the last event of the log.
     last: u64,
     ordered: bool,
@@ -257,7 +264,7 @@ impl Recorder {
             calls: 0,
         };
         let (session, last) = (entry.session, entry.seq);
-        let mut recorder = Self { record, session, trying: false, last, ordered: true };
+        let mut recorder = Self { record, session, trying: false, next: None, last, ordered: true };
         let payload = json!({
             "intent": INTENT,
             "source": start.source,
@@ -301,6 +308,7 @@ impl Recorder {
             Event::TurnRetry(data) if data.turn_id == id => {
                 self.go_on_trying(entry);
                 self.end_attempt(entry, &failure(data.class, &data.error));
+                self.next.clone_from(&data.provider);
             }
             Event::TurnAttempt(data) if data.turn_id == id => self.go_on_trying(entry),
             // Only what was lost can stand between a turn and the next one.
@@ -316,14 +324,14 @@ impl Recorder {
             Event::TurnComplete(data) if data.turn_id == id => {
                 self.go_on_trying(entry);
                 self.end_attempt(entry, &Value::Null);
-                self.decide(entry, "direct match");
+                self.decide(entry, self.success());
                 let payload = json!({ "response": data.response });
                 self.respond(entry, TurnState::Completed, "ok", payload, Value::Null);
             }
             Event::TurnFailed(data) if data.turn_id == id => {
                 let error = failure(data.class, &data.error);
                 self.end_attempt(entry, &error);
-                self.decide(entry, "routing failed");
+                self.decide(entry, "routing failed".to_owned());
                 self.respond(entry, TurnState::Failed, "error", Value::Null, error);
             }
             Event::TurnCancelled(data) if data.turn_id == id => {
@@ -373,6 +381,12 @@ impl Recorder {
     }
 
     fn start_attempt(&mut self, entry: &Entry) {
+        let from = self.record.provider.clone();
+        if let Some(to) = self.next.take().filter(|to| **to != *from) {
+            self.record.provider = to.as_ref().to_owned();
+            let payload = json!({ "from": from, "to": to });
+            self.push(entry, ExecutionEventType::FallbackTriggered, payload);
+        }
         let (agent, index) = (&self.record.provider, self.record.attempts);
         let payload = json!({ "agent": agent, "strategy": STRATEGY, "index": index });
         self.record.attempts += 1;
@@ -398,7 +412,19 @@ impl Recorder {
         self.push(entry, ExecutionEventType::AttemptEnd, payload);
     }
 
-    fn decide(&mut self, entry: &Entry, reason: &'static str) {
+    /// Why the provider that answered was asked.
+    fn success(&self) -> String {
+        let fell_back =
+            |event: &ExecutionEvent| event.kind == ExecutionEventType::FallbackTriggered;
+        if self.record.events.iter().any(fell_back) {
+            let index = self.record.attempts.saturating_sub(1);
+            format!("fallback success at index {index}")
+        } else {
+            "direct match".to_owned()
+        }
+    }
+
+    fn decide(&mut self, entry: &Entry, reason: String) {
         let agent = self.record.provider.clone();
         let payload = json!({ "agent": agent, "intent": INTENT, "reason": reason });
         self.record.decision = Some(RouterDecision { agent, intent: INTENT, reason, at: entry.at });

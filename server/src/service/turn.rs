@@ -278,7 +278,7 @@ impl Found {
             router_decision: record.decision.map(|decision| v1::RouterDecision {
                 agent: decision.agent,
                 intent: decision.intent.to_owned(),
-                reason: decision.reason.to_owned(),
+                reason: decision.reason,
                 timestamp: Some(convert::timestamp(decision.at)),
             }),
             omitted_event_count: (total - events.len()) as i32,

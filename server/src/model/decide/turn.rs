@@ -286,7 +286,11 @@ impl Plan<'_, '_> {
         let Some(agent) = self.state.live_agent(agent) else { return Outcome::Done };
         let Some(turn) = agent.turn_is(turn_id) else { return Outcome::Done };
         self.close_calls(agent, turn, UNKNOWN);
-        self.push(agent.session.id, TurnRetry { turn_id, attempt, delay_ms, class, error });
+        let provider = None;
+        self.push(
+            agent.session.id,
+            TurnRetry { turn_id, attempt, delay_ms, class, error, provider },
+        );
         Outcome::Turn(turn_id)
     }
 

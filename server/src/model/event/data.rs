@@ -327,6 +327,9 @@ data! {
         class: FailureClass,
         /// What failed.
         error: String,
+        /// The provider that is asked then; none for the one that failed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        provider: Option<Arc<str>>,
     }
 
     /// Data of `turn.attempt`.

@@ -45,8 +45,17 @@ impl Log {
     }
 
     fn retried(self) -> Self {
+        self.retried_on(None)
+    }
+
+    fn retried_on(self, provider: Option<&str>) -> Self {
         let (class, error) = (FailureClass::Transient, "busy".to_owned());
-        self.with(TurnRetry { turn_id: TURN, attempt: 2, delay_ms: 1, class, error })
+        let provider = provider.map(Into::into);
+        self.with(TurnRetry { turn_id: TURN, attempt: 2, delay_ms: 1, class, error, provider })
+    }
+
+    fn attempted(self) -> Self {
+        self.with(TurnAttempt { turn_id: TURN, attempt: 2 })
     }
 
     fn interrupted(self, stage: Stage) -> Self {
@@ -128,8 +137,7 @@ fn a_turn_with_tools_is_recorded_from_its_intent_to_its_answer() {
 
 #[test]
 fn a_retry_ends_an_attempt_and_the_next_one_has_the_next_index() {
-    let attempt = TurnAttempt { turn_id: TURN, attempt: 2 };
-    let record = Log::start().retried().with(attempt).completed().record();
+    let record = Log::start().retried().attempted().completed().record();
     let expected = [
         "INTENT_RECEIVED",
         "AGENT_ATTEMPT_START",
@@ -147,10 +155,48 @@ fn a_retry_ends_an_attempt_and_the_next_one_has_the_next_index() {
 }
 
 #[test]
+fn a_fallback_is_told_between_the_provider_that_failed_and_the_next() {
+    let mut log = Log::start();
+    if let Event::TurnStart(start) = &mut log.0[0].event {
+        start.provider = Some("z".into());
+    }
+    let log = log.retried_on(Some("a")).attempted().retried_on(Some("m"));
+    let pausing = log.record().crash_point.unwrap();
+    assert_eq!((pausing.stage, pausing.agent.as_deref()), (Stage::AfterFailure, Some("a")));
+    let record = log.attempted().completed().record();
+    let told = |event: &ExecutionEvent| {
+        let payload = &event.payload;
+        let keys = ["agent", "index", "status", "from", "to", "reason"];
+        let said: Vec<Value> = keys.iter().filter_map(|key| payload.get(key).cloned()).collect();
+        json!([event.seq, event.kind.as_str(), said])
+    };
+    assert_eq!(
+        record.events[1..].iter().map(told).collect::<Value>(),
+        json!([
+            [2, "AGENT_ATTEMPT_START", ["z", 0]],
+            [3, "AGENT_ATTEMPT_END", ["z", "error"]],
+            [4, "FALLBACK_TRIGGERED", ["z", "a"]],
+            [5, "AGENT_ATTEMPT_START", ["a", 1]],
+            [6, "AGENT_ATTEMPT_END", ["a", "error"]],
+            [7, "FALLBACK_TRIGGERED", ["a", "m"]],
+            [8, "AGENT_ATTEMPT_START", ["m", 2]],
+            [9, "AGENT_ATTEMPT_END", ["m", "ok"]],
+            [10, "ROUTER_DECISION", ["m", "fallback success at index 2"]],
+            [11, "FINAL_RESPONSE", ["ok"]],
+        ])
+    );
+    assert_eq!(kinds(&record)[0], "INTENT_RECEIVED");
+    assert_eq!((record.provider.as_str(), record.start.provider.as_deref()), ("m", Some("z")));
+    // The same provider again is no fallback.
+    let same = Log::start().retried_on(Some("scripted")).attempted().completed().record();
+    assert_eq!(same.decision.unwrap().reason, "direct match");
+}
+
+#[test]
 fn a_failed_turn_is_replayed_as_a_failure_and_a_cancelled_one_is_not() {
     let failed = Log::start().failed().record();
     assert_eq!((failed.state, failed.header.replayable), (TurnState::Failed, true));
-    assert_eq!(failed.decision.map(|decision| decision.reason), Some("routing failed"));
+    assert_eq!(failed.decision.unwrap().reason, "routing failed");
     let response = failed.response.unwrap();
     assert_eq!(response.error, json!({ "code": "permanent", "message": "broken" }));
     assert_eq!((response.status, response.payload), ("error", Value::Null));

@@ -87,7 +87,9 @@ impl Log {
 
     fn retry(&mut self, turn: u64) -> &mut Self {
         let (class, error) = (FailureClass::Transient, "busy".to_owned());
-        self.add(TurnRetry { turn_id: turn_id(turn), attempt: 2, delay_ms: 1, class, error })
+        let (attempt, delay_ms, provider) = (2, 1, None);
+        let turn_id = turn_id(turn);
+        self.add(TurnRetry { turn_id, attempt, delay_ms, class, error, provider })
     }
 
     /// What the conversation is in turn 9, line by line. It must be valid before it is repaired.
