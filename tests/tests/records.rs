@@ -12,6 +12,7 @@ use std::fs;
 use std::path::Path;
 
 use prost_types::value::Kind;
+use sha2::{Digest, Sha256};
 use substrat_proto::v1;
 use substrat_tests::harness::{Client, Daemon, reason, say};
 use tonic::{Code, Status};
@@ -194,6 +195,24 @@ async fn a_log_that_was_edited_does_not_match_its_hash() {
     let said = say(&daemon.home, &["turn", "replay", &turn.turn_id]);
     assert_eq!((said.code, said.stdout.as_str()), (Some(0), "you said: hello there\n"));
     assert!(said.stderr.starts_with("warning: the hash does not match"), "{said:?}");
+}
+
+#[tokio::test]
+async fn anyone_can_hash_the_envelope_that_is_handed_out() {
+    let daemon = Daemon::start();
+    let client = daemon.client().await;
+    client.create("echo", ECHO).await;
+    client.ask("echo", "größe 😀 \"\u{7f}\" a/b\n\t2 2.0 1e400").await.unwrap();
+    let turn = last_turn(&client, "echo").await.turn_id;
+    let shown = say(&daemon.home, &["-o", "json", "turn", "show", &turn]).json();
+    let record = &shown["record"];
+    let text = record["envelopeJson"].as_str().expect("the canonical text");
+    let hash = Sha256::digest(text.as_bytes());
+    let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(record["header"]["envelopeHash"], format!("sha256:{hex}"));
+    let envelope: serde_json::Value = serde_json::from_str(text).unwrap();
+    assert_eq!(envelope["payload"], record["envelope"]["payload"]);
+    assert_eq!(envelope["routingMetadata"]["retries"].to_string(), "0");
 }
 
 #[tokio::test]

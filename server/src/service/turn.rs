@@ -20,9 +20,11 @@ use crate::model::{
 
 /// Characters of a prompt in a summary.
 const PROMPT_START: usize = 200;
-/// Bytes of events in a record on the wire: half of what a client takes that sets no limit of its
-/// own.
+/// Bytes of events and canonical envelope in a record on the wire: half of what a client takes that
+/// sets no limit of its own.
 const MAX_EVENT_BYTES: usize = 2 << 20;
+/// Bytes of events in a record on the wire, however large its envelope is.
+const MIN_EVENT_BYTES: usize = 256 << 10;
 /// Events that are read for a page before it ends with what was found.
 const MAX_SCANNED: usize = 20_000;
 
@@ -250,6 +252,7 @@ impl Found {
         let turn = summary(&owner, &record);
         let header = record.header;
         let total = record.events.len();
+        let room = MAX_EVENT_BYTES.saturating_sub(record.envelope.len()).max(MIN_EVENT_BYTES);
         let mut bytes = 0;
         let events = record.events.into_iter().map(|event| v1::ExecutionEvent {
             seq: event.seq,
@@ -261,7 +264,7 @@ impl Found {
         let events: Vec<_> = events
             .take_while(|event| {
                 bytes += event.encoded_len();
-                bytes <= MAX_EVENT_BYTES
+                bytes <= room
             })
             .collect();
         v1::ExecutionRecord {
@@ -286,6 +289,7 @@ impl Found {
             final_response: record.response.map(final_response),
             hash_match: hash_match(record.hash).into(),
             turn: Some(turn),
+            envelope_json: record.envelope,
         }
     }
 }

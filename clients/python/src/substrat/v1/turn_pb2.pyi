@@ -88,7 +88,7 @@ class CrashPoint(_message.Message):
     def __init__(self, stage: _Optional[str] = ..., recovery: _Optional[str] = ..., agent: _Optional[str] = ...) -> None: ...
 
 class ExecutionRecord(_message.Message):
-    __slots__ = ("header", "envelope", "router_decision", "events", "omitted_event_count", "final_response", "hash_match", "turn")
+    __slots__ = ("header", "envelope", "router_decision", "events", "omitted_event_count", "final_response", "hash_match", "turn", "envelope_json")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     ENVELOPE_FIELD_NUMBER: _ClassVar[int]
     ROUTER_DECISION_FIELD_NUMBER: _ClassVar[int]
@@ -97,6 +97,7 @@ class ExecutionRecord(_message.Message):
     FINAL_RESPONSE_FIELD_NUMBER: _ClassVar[int]
     HASH_MATCH_FIELD_NUMBER: _ClassVar[int]
     TURN_FIELD_NUMBER: _ClassVar[int]
+    ENVELOPE_JSON_FIELD_NUMBER: _ClassVar[int]
     header: ExecutionHeader
     envelope: _struct_pb2.Struct
     router_decision: RouterDecision
@@ -105,7 +106,8 @@ class ExecutionRecord(_message.Message):
     final_response: FinalResponse
     hash_match: HashMatch
     turn: TurnSummary
-    def __init__(self, header: _Optional[_Union[ExecutionHeader, _Mapping]] = ..., envelope: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., router_decision: _Optional[_Union[RouterDecision, _Mapping]] = ..., events: _Optional[_Iterable[_Union[ExecutionEvent, _Mapping]]] = ..., omitted_event_count: _Optional[int] = ..., final_response: _Optional[_Union[FinalResponse, _Mapping]] = ..., hash_match: _Optional[_Union[HashMatch, str]] = ..., turn: _Optional[_Union[TurnSummary, _Mapping]] = ...) -> None: ...
+    envelope_json: str
+    def __init__(self, header: _Optional[_Union[ExecutionHeader, _Mapping]] = ..., envelope: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., router_decision: _Optional[_Union[RouterDecision, _Mapping]] = ..., events: _Optional[_Iterable[_Union[ExecutionEvent, _Mapping]]] = ..., omitted_event_count: _Optional[int] = ..., final_response: _Optional[_Union[FinalResponse, _Mapping]] = ..., hash_match: _Optional[_Union[HashMatch, str]] = ..., turn: _Optional[_Union[TurnSummary, _Mapping]] = ..., envelope_json: _Optional[str] = ...) -> None: ...
 
 class ExecutionHeader(_message.Message):
     __slots__ = ("execution_id", "created_utc", "envelope_hash", "replayable", "reason")

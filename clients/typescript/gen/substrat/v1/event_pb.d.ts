@@ -46,7 +46,7 @@ export declare type Event = Message<"substrat.v1.Event"> & {
   type: string;
 
   /**
-   * Its data, as in the log.
+   * Its data, as in the log, but that numbers are doubles, as in every Struct.
    *
    * @generated from field: google.protobuf.Struct data = 5;
    */

@@ -88,7 +88,7 @@ export declare type TurnSummary = Message<"substrat.v1.TurnSummary"> & {
   source: string;
 
   /**
-   * Name of the provider.
+   * Name of the provider that was asked last.
    *
    * @generated from field: string provider = 11;
    */
@@ -199,6 +199,7 @@ export declare type ExecutionRecord = Message<"substrat.v1.ExecutionRecord"> & {
 
   /**
    * What was asked of whom: version, intent, payload, context, metadata, routing, routingMetadata.
+   * For reading: numbers are doubles here, so that its JSON has not the hash. envelope_json has.
    *
    * @generated from field: google.protobuf.Struct envelope = 2;
    */
@@ -245,6 +246,14 @@ export declare type ExecutionRecord = Message<"substrat.v1.ExecutionRecord"> & {
    * @generated from field: substrat.v1.TurnSummary turn = 8;
    */
   turn?: TurnSummary | undefined;
+
+  /**
+   * The envelope as canonical JSON. The SHA-256 of exactly these bytes is header.envelope_hash,
+   * unless hash_match is HASH_MATCH_DIFFERS.
+   *
+   * @generated from field: string envelope_json = 9;
+   */
+  envelopeJson: string;
 };
 
 /**
@@ -322,7 +331,7 @@ export declare type RouterDecision = Message<"substrat.v1.RouterDecision"> & {
   intent: string;
 
   /**
-   * Why it was this provider, such as "direct match".
+   * Why it was this provider, such as "direct match" or "fallback success at index 2".
    *
    * @generated from field: string reason = 3;
    */
@@ -356,14 +365,18 @@ export declare type ExecutionEvent = Message<"substrat.v1.ExecutionEvent"> & {
   seq: bigint;
 
   /**
-   * What kind of thing, such as "AGENT_ATTEMPT_START".
+   * What kind of thing: "INTENT_RECEIVED", "AGENT_ATTEMPT_START", "AGENT_ATTEMPT_END",
+   * "FALLBACK_TRIGGERED" (the next provider is asked, since the one before it failed),
+   * "SIDE_EFFECT_INTENTION", "SIDE_EFFECT_COMPLETION", "SIDE_EFFECT_FAILURE", "ROUTER_DECISION" or
+   * "FINAL_RESPONSE". docs/execution-records.md has the table.
    *
    * @generated from field: string type = 2;
    */
   type: string;
 
   /**
-   * What happened.
+   * What happened. Numbers in the arguments and results of tools are doubles here, as in every
+   * Struct; events.jsonl has them as they were.
    *
    * @generated from field: google.protobuf.Struct payload = 3;
    */
