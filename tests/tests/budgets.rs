@@ -220,8 +220,17 @@ async fn budgets_are_given_shown_and_removed_on_the_command_line() {
     let remove = ["agent", "update", "a", "--budget-tokens", "none", "--budget-usd", "none"];
     daemon.ctl_ok(&remove);
     assert_eq!(daemon.ctl_ok(&["agent", "send", "a", "more"]), "more\n");
-    for bad in [["--budget-usd", "-1"], ["--budget-turns", "many"], ["--budget-usd", "1e3"]] {
-        let refused = daemon.ctl(&[&["agent", "update", "a"][..], &bad].concat());
-        assert_eq!(refused.status.code(), Some(2), "{bad:?}");
+    for (flag, bad, fits) in [
+        ("--budget-usd", "-1", "dollars such as 2.50"),
+        ("--tree-budget-usd", "-0.5", "dollars such as 2.50"),
+        ("--budget-usd", "1e3", "dollars such as 2.50"),
+        ("--budget-turns", "many", "a whole number or none"),
+        ("--budget-turns", "-1", "a whole number or none"),
+        ("--budget-tokens", "-1", "a whole number or none"),
+    ] {
+        let refused = daemon.ctl(&["agent", "update", "a", flag, bad]);
+        let stderr = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{flag} {bad}: {stderr}");
+        assert!(stderr.contains(fits), "{flag} {bad}: {stderr}");
     }
 }

@@ -41,22 +41,22 @@ fn usd(text: &str) -> Result<Limit, String> {
 #[derive(clap::Args)]
 pub(super) struct Budgets {
     /// Tokens that it may use: input, output and cache writes
-    #[arg(long, value_name = "COUNT|none")]
+    #[arg(long, value_name = "COUNT|none", allow_negative_numbers = true)]
     budget_tokens: Option<Limit>,
     /// Dollars that it may cost
-    #[arg(long, value_name = "USD|none", value_parser = usd)]
+    #[arg(long, value_name = "USD|none", value_parser = usd, allow_negative_numbers = true)]
     budget_usd: Option<Limit>,
     /// Turns that it may take
-    #[arg(long, value_name = "COUNT|none")]
+    #[arg(long, value_name = "COUNT|none", allow_negative_numbers = true)]
     budget_turns: Option<Limit>,
     /// Tokens that it and all its descendants may use
-    #[arg(long, value_name = "COUNT|none")]
+    #[arg(long, value_name = "COUNT|none", allow_negative_numbers = true)]
     tree_budget_tokens: Option<Limit>,
     /// Dollars that it and all its descendants may cost
-    #[arg(long, value_name = "USD|none", value_parser = usd)]
+    #[arg(long, value_name = "USD|none", value_parser = usd, allow_negative_numbers = true)]
     tree_budget_usd: Option<Limit>,
     /// Turns that it and all its descendants may take
-    #[arg(long, value_name = "COUNT|none")]
+    #[arg(long, value_name = "COUNT|none", allow_negative_numbers = true)]
     tree_budget_turns: Option<Limit>,
 }
 
