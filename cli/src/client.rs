@@ -11,9 +11,10 @@ use substrat_proto::v1::daemon_service_client::DaemonServiceClient;
 use substrat_proto::v1::provider_service_client::ProviderServiceClient;
 use substrat_proto::v1::session_service_client::SessionServiceClient;
 use substrat_proto::v1::workspace_service_client::WorkspaceServiceClient;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Endpoint;
 
 use crate::args::Global;
+use crate::bounded::Bounded;
 use crate::commands::daemon;
 use crate::error::{Error, Kind};
 
@@ -59,7 +60,20 @@ impl Place {
         }
         let channel = endpoint.connect_with_connector(hyperlocal::UnixConnector).await;
         let channel = channel.map_err(|_| self.unreachable())?;
-        Ok(Client { channel })
+        Ok(Client { channel: Bounded::new(channel) })
+    }
+
+    /// Gives an answer the time that the caller gave, with all attempts to get it.
+    pub(crate) async fn in_time<T>(
+        &self,
+        answer: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        match self.timeout {
+            Some(timeout) => {
+                tokio::time::timeout(timeout, answer).await.map_err(|_| Error::late())?
+            }
+            None => answer.await,
+        }
     }
 
     fn unreachable(&self) -> Error {
@@ -83,14 +97,14 @@ fn followed(socket: &Path) -> PathBuf {
 /// A connection to a daemon.
 #[derive(Clone)]
 pub(crate) struct Client {
-    channel: Channel,
+    channel: Bounded,
 }
 
 macro_rules! services {
     ($($name:ident: $service:ident,)+) => {
         impl Client {
             $(
-                pub(crate) fn $name(&self) -> $service<Channel> {
+                pub(crate) fn $name(&self) -> $service<Bounded> {
                     $service::new(self.channel.clone())
                         .max_encoding_message_size(MAX_MESSAGE_BYTES)
                         .max_decoding_message_size(usize::MAX)

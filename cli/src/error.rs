@@ -57,6 +57,12 @@ impl Error {
         Self::new(Kind::Unreachable, message, hint)
     }
 
+    /// There was no answer within the time that the caller gave.
+    pub(crate) fn late() -> Self {
+        let hint = "give more time with --timeout; what was begun goes on in the daemon";
+        Self::new(Kind::TimedOut, "no answer in time", hint)
+    }
+
     pub(crate) fn exit_code(&self) -> u8 {
         match self.kind {
             Kind::Failed => 1,
@@ -111,8 +117,7 @@ impl From<Status> for Error {
             _ => Kind::Failed,
         };
         if is_late(&status) {
-            let hint = "give more time with --timeout; what was begun goes on in the daemon";
-            return Self::new(Kind::TimedOut, "no answer in time", hint);
+            return Self::late();
         }
         Self { kind, message: wire.message, hint: wire.hint, reason: wire.reason }
     }

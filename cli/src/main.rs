@@ -2,6 +2,7 @@
 #![allow(rustdoc::broken_intra_doc_links, reason = "comments of flags are their help texts")]
 
 mod args;
+mod bounded;
 mod client;
 mod commands;
 mod error;

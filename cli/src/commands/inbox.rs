@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use substrat_proto::v1;
+use tokio::time::Instant;
 
 use super::Context;
 use crate::client::{Client, request_id};
@@ -25,18 +26,24 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Result<(), Error> {
     let mut client = context.connect().await?;
     let mut page_token = String::new();
     let mut count = 0;
+    let mut lost_since = None;
     loop {
         let wait = args.follow.then_some(prost_types::Duration { seconds: 60, nanos: 0 });
         let request = v1::ListInboxRequest { page_size: 100, page_token: page_token.clone(), wait };
         let page = match client.agents().list_inbox(request).await {
             Ok(page) => page.into_inner(),
             Err(status) if args.follow && is_lost(&status) => {
+                let since = *lost_since.get_or_insert_with(Instant::now);
+                if context.place.timeout.is_some_and(|most| since.elapsed() > most) {
+                    return Err(status.into());
+                }
                 note("daemon lost, reconnecting…");
-                client = reconnect(context).await;
+                client = context.place.in_time(reconnect(context)).await?;
                 continue;
             }
             Err(status) => return Err(status.into()),
         };
+        lost_since = None;
         for message in &page.messages {
             context.output.item(message, show)?;
         }
@@ -67,11 +74,12 @@ async fn acknowledge(client: &Client, messages: &[v1::Message]) -> Result<(), Er
     Ok(())
 }
 
-async fn reconnect(context: &Context) -> Client {
+async fn reconnect(context: &Context) -> Result<Client, Error> {
     loop {
-        match context.connect().await {
-            Ok(client) => return client,
-            Err(_) => tokio::time::sleep(Duration::from_millis(500)).await,
+        // One that answers may be about to go.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        if let Ok(client) = context.connect().await {
+            return Ok(client);
         }
     }
 }

@@ -6,6 +6,7 @@ use clap::Subcommand;
 use substrat_proto::v1;
 
 use super::Context;
+use crate::bounded::Bounded;
 use crate::client::request_id;
 use crate::error::Error;
 use crate::output::{Table, line, short_id};
@@ -103,7 +104,7 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Error
     }
 }
 
-type Service = v1::workspace_service_client::WorkspaceServiceClient<tonic::transport::Channel>;
+type Service = v1::workspace_service_client::WorkspaceServiceClient<Bounded>;
 
 async fn list(context: &Context, mut service: Service) -> Result<(), Error> {
     let mut found = v1::ListWorkspacesResponse::default();

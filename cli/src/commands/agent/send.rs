@@ -3,16 +3,18 @@
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use substrat_proto::v1;
+use substrat_proto::{Refusal, v1};
 use tokio::time::{Instant, sleep};
 
 use super::Context;
-use crate::client::request_id;
+use crate::client::{Client, request_id};
 use crate::error::{Error, is_lost};
 use crate::output::{line, note, write};
 
 /// How long a daemon that went away is waited for.
 const RECONNECT: Duration = Duration::from_secs(10);
+/// The pause before it is looked for again.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// Send a message and wait for the answer.
 #[derive(clap::Args)]
@@ -46,7 +48,8 @@ pub(super) async fn run(context: &Context, args: Args) -> Result<(), Error> {
         metadata: urgent.into_iter().collect(),
         request_id: args.request_id.unwrap_or_else(request_id),
     };
-    let answered = send(context, request);
+    let client = context.connect().await?;
+    let answered = context.place.in_time(send(context, client, request));
     let response = tokio::select! {
         response = answered => response?,
         never = progress() => match never {},
@@ -66,25 +69,33 @@ pub(super) async fn run(context: &Context, args: Args) -> Result<(), Error> {
 /// Sends, and sends again under the same id when the daemon goes away: it happens once.
 async fn send(
     context: &Context,
+    mut client: Client,
     request: v1::SendMessageRequest,
 ) -> Result<v1::SendMessageResponse, Error> {
-    let mut client = context.connect().await?;
-    let mut lost_since = None;
+    let mut lost_since: Option<Instant> = None;
     loop {
+        let asked = Instant::now();
         let status = match client.agents().send_message(request.clone()).await {
             Ok(response) => return Ok(response.into_inner()),
             Err(status) if is_lost(&status) => status,
             Err(status) => return Err(status.into()),
         };
+        // A request that waited for long was lost with another daemon than the one before.
+        lost_since = lost_since.filter(|_| asked.elapsed() < RECONNECT);
         if lost_since.is_none() {
             note("daemon lost, reconnecting…");
         }
-        let since = *lost_since.get_or_insert_with(Instant::now);
+        // One that refuses because it stops is still there.
+        let stops = !Refusal::from(&status).reason.is_empty();
+        let since = lost_since.filter(|_| !stops).unwrap_or_else(Instant::now);
+        lost_since = Some(since);
         client = loop {
-            match context.connect().await {
-                Ok(client) => break client,
-                Err(_) if since.elapsed() < RECONNECT => sleep(Duration::from_millis(200)).await,
-                Err(_) => return Err(status.into()),
+            sleep(PAUSE).await;
+            if since.elapsed() > RECONNECT {
+                return Err(status.into());
+            }
+            if let Ok(client) = context.connect().await {
+                break client;
             }
         };
     }

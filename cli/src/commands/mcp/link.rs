@@ -16,14 +16,17 @@ use substrat_proto::v1::tool_service_client::ToolServiceClient;
 use substrat_proto::{MAX_MESSAGE_BYTES, Refusal, v1};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Endpoint;
 use tonic::{Code, Status};
 
+use crate::bounded::Bounded;
 use crate::{error, output};
 
 /// The first wait before it connects again; it doubles up to the longest.
 const FIRST_WAIT: Duration = Duration::from_millis(20);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// How long after a call failed the connection may still look well, if it was lost.
+const NOTICE: Duration = Duration::from_secs(1);
 
 /// The tools of the agent, as the daemon listed them last.
 pub(super) type Tools = Arc<Vec<v1::Tool>>;
@@ -32,7 +35,7 @@ pub(super) type Tools = Arc<Vec<v1::Tool>>;
 #[derive(Clone)]
 struct Live {
     number: u64,
-    client: ToolServiceClient<Channel>,
+    client: ToolServiceClient<Bounded>,
 }
 
 /// Why there is nothing to wait for.
@@ -100,6 +103,21 @@ impl Link {
         self.live_after(0).await.map(drop)
     }
 
+    /// Fails if the connection with this number goes on after a call broke off: no other follows.
+    async fn expect_loss(&self, number: u64, status: &Status) -> Result<(), Failure> {
+        // A daemon that stops says so first.
+        if !Refusal::from(status).reason.is_empty() {
+            return Ok(());
+        }
+        let mut live = self.live.clone();
+        let other = |live: &Option<Live>| live.as_ref().is_none_or(|live| live.number != number);
+        let lost = tokio::time::timeout(NOTICE, live.wait_for(other)).await;
+        lost.map(drop).map_err(|_| {
+            let advice = "whether the call had an effect is unknown, so look before you repeat it";
+            Failure::Told(format!("the call broke off: {}; {advice}", status.message()))
+        })
+    }
+
     /// Calls a tool. The call has a key, so it is made again when the daemon went away meanwhile.
     pub(super) async fn call(&self, call: v1::CallToolRequest) -> Result<Option<Wire>, Failure> {
         let mut last = 0;
@@ -113,7 +131,10 @@ impl Link {
                         false => Err(Failure::Told(response.error)),
                     };
                 }
-                Err(status) if error::is_lost(&status) => last = live.number,
+                Err(status) if error::is_lost(&status) => {
+                    self.expect_loss(live.number, &status).await?;
+                    last = live.number;
+                }
                 Err(status) => return Err(Failure::Told(text(&status))),
             }
         }
@@ -158,7 +179,7 @@ impl Keeper {
         let uri: tonic::transport::Uri = hyperlocal::Uri::new(&self.socket, "/").into();
         let channel = Endpoint::from(uri).connect_with_connector(hyperlocal::UnixConnector).await;
         let channel = channel.map_err(|error| Status::unavailable(error.to_string()))?;
-        let mut client = ToolServiceClient::new(channel)
+        let mut client = ToolServiceClient::new(Bounded::new(channel))
             .max_encoding_message_size(MAX_MESSAGE_BYTES)
             .max_decoding_message_size(usize::MAX);
         let lists = client.watch_tools(v1::WatchToolsRequest {}).await?;

@@ -10,10 +10,10 @@ mod view;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use substrat_proto::v1;
 use substrat_proto::v1::attach_open::Start;
 use substrat_proto::v1::attach_request::Request as Asked;
 use substrat_proto::v1::attach_response::Item;
+use substrat_proto::{MAX_MESSAGE_BYTES, v1};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, interval, sleep};
 use tokio_stream::wrappers::ReceiverStream;
@@ -22,6 +22,7 @@ use tonic::{Code, Streaming};
 use self::input::{Console, Typed};
 use self::view::View;
 use super::Context;
+use crate::bounded::too_large;
 use crate::client::request_id;
 use crate::error::{Error, Kind, is_lost};
 
@@ -33,6 +34,8 @@ const DEAD: Duration = Duration::from_secs(15);
 const MAX_BACKOFF: Duration = Duration::from_secs(2);
 /// Inputs that may be open at once: what is typed beyond them waits to be read.
 const MAX_OPEN: usize = 256;
+/// Longest input that fits a request, beside its id, in bytes.
+const MAX_INPUT: usize = MAX_MESSAGE_BYTES - 1024;
 
 /// Watch an agent live and talk to it.
 ///
@@ -150,15 +153,20 @@ impl Session<'_> {
     async fn run(&mut self) -> Result<(), Error> {
         let mut backoff = Duration::from_millis(100);
         let mut told = false;
+        let mut lost = Instant::now();
         loop {
             match self.connection().await {
                 Ok(Ended::Detached) => return Ok(()),
                 Ok(Ended::Lost) => {
                     backoff = Duration::from_millis(100);
                     told = false;
+                    lost = Instant::now();
                 }
                 Err(error) if self.cursor.is_none() => return Err(error),
                 Err(error) if error.kind != Kind::Unreachable => return Err(error),
+                Err(error) if self.context.place.timeout.is_some_and(|t| lost.elapsed() > t) => {
+                    return Err(error);
+                }
                 Err(_) => {}
             }
             if !told {
@@ -195,7 +203,15 @@ impl Session<'_> {
     }
 
     fn queue(&mut self, text: String) {
-        if !text.trim().is_empty() {
+        if text.len() > MAX_INPUT {
+            self.failed = true;
+            let text = format!(
+                "this input has {} bytes, which is too much: {}",
+                text.len(),
+                too_large().hint
+            );
+            self.view.note(&self.console, &text);
+        } else if !text.trim().is_empty() {
             let (request_id, sent) = (request_id(), false);
             self.unconfirmed.push_back(Unconfirmed { request_id, text, sent });
         }
