@@ -26,6 +26,11 @@ fn names(tools: &[Value]) -> Vec<&str> {
     tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect()
 }
 
+async fn inbox(team: &Team) -> Vec<v1::Message> {
+    let request = v1::ListInboxRequest::default();
+    team.client.agents.clone().list_inbox(request).await.unwrap().into_inner().messages
+}
+
 fn ask(recipient: &str) -> Value {
     json!({ "recipient": recipient, "text": "?" })
 }
@@ -171,12 +176,73 @@ async fn a_call_that_the_client_repeats_has_one_effect() {
     let refused = bridge.response(other).await["result"].clone();
     assert_eq!(refused["isError"], true);
     assert!(said(&refused).contains("request id"), "{refused}");
-    // A key that is none is not used.
-    let odd = bridge.send_call("list_children", &json!({}), &json!({ KEY: "x".repeat(200) }));
-    assert_eq!(bridge.response(odd).await["result"]["isError"], false);
-    let request = v1::ListInboxRequest::default();
-    let inbox = team.client.agents.clone().list_inbox(request).await.unwrap().into_inner();
-    assert_eq!(inbox.messages.len(), 2);
+    assert_eq!(inbox(&team).await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_key_of_any_length_and_kind_is_a_key() {
+    let team = Team::start().await;
+    let mut bridge = Bridge::ready(&socket(&team), &[]).await;
+    let keys =
+        [json!("x".repeat(200)), json!("line\nline"), json!(7), json!("7"), json!({ "a": 1 })];
+    for (count, key) in (1..).zip(&keys) {
+        let told = json!({ "recipient": "USER", "text": format!("news {count}") });
+        let meta = json!({ KEY: key });
+        let first = bridge.send_call("send_message", &told, &meta);
+        let first = bridge.response(first).await["result"].clone();
+        assert_eq!(first["isError"], false, "{first}");
+        let second = bridge.send_call("send_message", &told, &meta);
+        assert_eq!(bridge.response(second).await["result"], first);
+        assert_eq!(inbox(&team).await.len(), count, "{key}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_too_large_is_refused_at_once() {
+    let team = Team::start().await;
+    let mut bridge = Bridge::ready(&socket(&team), &["--patience", "1000h"]).await;
+    let large = json!({ "recipient": "echo", "text": "x".repeat(5 << 20) });
+    let refused = bridge.call("send_message", &large).await;
+    assert_eq!(refused["isError"], true);
+    let text = "the request is larger than 4194304 bytes; write it to a file and send the path";
+    assert_eq!(said(&refused), text);
+    assert_eq!(bridge.call("list_children", &json!({})).await["isError"], false);
+}
+
+#[tokio::test]
+async fn a_line_that_is_too_long_is_answered() {
+    let team = Team::start().await;
+    let long = "x".repeat(16 << 20);
+    let mut bridge = Bridge::start(&socket(&team), &[]);
+    bridge.raw(&format!(r#"{{"jsonrpc":"2.0","id":50,"method":"{long}"}}"#));
+    assert!(bridge.response(50).await["error"].is_object());
+    bridge.initialize("2025-11-25").await;
+    let params = format!(r#""method":"tools/call","params":{{"name":"{long}"}}"#);
+    for (line, id) in [
+        (format!(r#"{{"jsonrpc":"2.0","id":51,{params}}}"#), json!(51)),
+        (format!(r#"{{{params},"jsonrpc":"2.0","id":"end"}}"#), json!("end")),
+    ] {
+        bridge.raw(&line);
+        let refused = bridge.wait(|message| message["id"] == id).await;
+        assert_eq!(refused["error"]["code"], -32600, "{refused}");
+        assert!(refused["error"]["message"].as_str().unwrap().contains("16777216 bytes"));
+    }
+    bridge.raw(&format!(r#"{{{params}}}"#));
+    let refused = bridge.wait(|message| message["error"]["code"] == -32600).await;
+    assert!(refused["id"].is_null(), "{refused}");
+    assert_eq!(bridge.call("list_children", &json!({})).await["isError"], false);
+}
+
+#[tokio::test]
+async fn a_request_with_an_id_that_is_none_is_answered() {
+    let team = Team::start().await;
+    let mut bridge = Bridge::ready(&socket(&team), &[]).await;
+    for id in ["1.5", "[1]", "true"] {
+        bridge.raw(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#));
+        let refused = bridge.wait(|message| message.get("error").is_some()).await;
+        assert_eq!(refused["error"]["code"], -32600, "{refused}");
+        assert!(refused["id"].is_null(), "{refused}");
+    }
 }
 
 #[tokio::test]

@@ -1,12 +1,13 @@
 //! An MCP server on stdin and stdout that offers an agent its tools.
 //!
 //! ```text
-//!  MCP client ◄─ JSON lines ─► server.rs ─► link.rs ◄─ ToolService ─► the agent's tool socket
+//!  MCP client ─► line.rs ─► server.rs ─► link.rs ◄─ ToolService ─► the agent's tool socket
 //! ```
 //!
 //! Who reaches the socket is the agent, so nothing here names one. The link outlives the daemon:
 //! the client of this process notices nothing when the daemon starts again.
 
+mod line;
 mod link;
 mod server;
 mod value;
@@ -23,6 +24,9 @@ use self::server::Server;
 use super::Context;
 use crate::args::duration;
 use crate::error::Error;
+
+/// What may wait between the filter of lines and their reader.
+const PIPE_BYTES: usize = 64 << 10;
 
 /// Arguments of `mcp`.
 #[derive(clap::Args)]
@@ -60,8 +64,15 @@ fn explain(trouble: &Trouble) -> Error {
 async fn serve(link: Link) -> Result<(), Error> {
     let (ready, initialized) = watch::channel(false);
     let server = Server::new(link, ready);
-    let stdio = (tokio::io::stdin(), tokio::io::stdout());
-    let running = match server.clone().serve(stdio).await {
+    let (lines, filtered) = tokio::io::duplex(PIPE_BYTES);
+    let filter = line::filter(tokio::io::stdin(), filtered);
+    tokio::pin!(filter);
+    let starting = server.clone().serve((lines, tokio::io::stdout()));
+    let running = tokio::select! {
+        running = starting => running,
+        never = &mut filter => match never {},
+    };
+    let running = match running {
         Ok(running) => running,
         // Whoever started this wanted nothing of it.
         Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
@@ -73,5 +84,6 @@ async fn serve(link: Link) -> Result<(), Error> {
             ended.map(drop).map_err(|error| Error::failed(error.to_string()))
         }
         () = server.announce(&peer, initialized) => Ok(()),
+        never = filter => match never {},
     }
 }

@@ -12,9 +12,11 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, Peer, RoleServer, ServerHandler};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use substrat_proto::v1;
 use tokio::sync::watch;
 
+use super::line;
 use super::link::{Failure, Link, Tools};
 use super::value;
 use crate::client::request_id;
@@ -144,10 +146,25 @@ async fn report(peer: &Peer<RoleServer>, token: Option<ProgressToken>) {
 
 /// The key of a call: that which the client has for it, or a new one.
 fn key(context: &RequestContext<RoleServer>) -> String {
-    let given = CALL_IDS.iter().find_map(|name| context.meta.0.0.get(*name)?.as_str());
-    let fits =
-        |key: &&str| !key.is_empty() && key.len() <= MAX_KEY && !key.chars().any(char::is_control);
-    given.filter(fits).map_or_else(request_id, str::to_owned)
+    let named = |name: &&str| context.meta.0.0.get(*name).filter(|key| is_key(key));
+    CALL_IDS.iter().find_map(named).map_or_else(request_id, as_key)
+}
+
+fn is_key(given: &Value) -> bool {
+    !given.is_null() && given.as_str() != Some("")
+}
+
+/// What a client has as the key of a call, in the form that the daemon takes.
+fn as_key(given: &Value) -> String {
+    let fits = |key: &&str| key.len() <= MAX_KEY && !key.chars().any(char::is_control);
+    match given.as_str().filter(fits) {
+        Some(key) => key.to_owned(),
+        // Another spelling of the same key must stay the same key.
+        None => {
+            let hash = Sha256::digest(given.to_string());
+            hash.iter().map(|byte| format!("{byte:02x}")).collect()
+        }
+    }
 }
 
 fn listed(tool: &v1::Tool) -> Tool {
@@ -222,6 +239,13 @@ impl ServerHandler for Server {
         if request.method == "tools/call" {
             let text = "tools/call wants a name, and arguments that are an object";
             return Err(ErrorData::invalid_params(text, None));
+        }
+        if request.method == line::TOO_LONG {
+            let most = line::MAX_BYTES;
+            let text = format!(
+                "a line may have {most} bytes; write what is longer to a file and send the path"
+            );
+            return Err(ErrorData::invalid_request(text, None));
         }
         let method = rmcp::model::ErrorCode::METHOD_NOT_FOUND;
         Err(ErrorData::new(method, request.method, None))
