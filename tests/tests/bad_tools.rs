@@ -9,6 +9,8 @@
     reason = "a test may panic, and touches what it tests from outside"
 )]
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use substrat_proto::v1;
 use substrat_proto::v1::tool_service_client::ToolServiceClient;
@@ -59,7 +61,7 @@ fn talking() -> Vec<Bad> {
         bad(
             "send_message",
             json!({ "recipient": "top", "text": "hi", "timeout": -1 }),
-            "bad arguments for send_message",
+            "timeout: invalid value: integer `-1`, expected a whole number of at least 0",
         ),
         bad(
             "send_message",
@@ -100,7 +102,11 @@ fn talking() -> Vec<Bad> {
         ),
         bad("read_file", json!({ "path": "nothing" }), "there is nothing at \"nothing\""),
         bad("read_file", json!({ "path": "../../etc/passwd" }), "etc/passwd"),
-        bad("read_file", json!({ "path": "begun", "first_line": "one" }), "expected u64"),
+        bad(
+            "read_file",
+            json!({ "path": "begun", "first_line": "one" }),
+            "first_line: invalid type: string \"one\", expected a whole number",
+        ),
         bad("write_file", json!({ "path": "/etc/x", "content": "" }), "/etc/x"),
         bad("list_files", json!({ "path": "nowhere" }), "nowhere"),
     ]
@@ -111,7 +117,11 @@ fn governing() -> Vec<Bad> {
     let far = "is not its parent, child or sibling";
     vec![
         bad("remind_me", json!({ "reason": "x", "after": 1, "every": 0 }), "every is 0"),
-        bad("remind_me", json!({ "reason": "x", "after": "soon" }), "expected u64"),
+        bad(
+            "remind_me",
+            json!({ "reason": "x", "after": "soon" }),
+            "after: invalid type: string \"soon\", expected a whole number",
+        ),
         bad("remind_me", json!({ "reason": "x", "after": 400_000_000 }), "ten years"),
         bad("cancel_reminder", json!({ "reminder_id": "7" }), "no reminder \"7\""),
         bad(
@@ -223,6 +233,7 @@ async fn a_bad_call_over_the_tool_socket_is_refused_and_changes_nothing() {
     client.tell("middle", "go").await;
     client.wait_type(1, &middle, "tool_call.result").await;
     let mut tools = tools(&daemon, &middle).await;
+    let mut reasons = Vec::new();
     for call in all() {
         let before = state(&client).await;
         let request = v1::CallToolRequest {
@@ -234,11 +245,22 @@ async fn a_bad_call_over_the_tool_socket_is_refused_and_changes_nothing() {
         let (tool, args) = (call.tool, &call.args);
         assert!(answer.result.is_none(), "{tool} {args}: {answer:?}");
         assert!(answer.error.contains(call.says), "{tool} {args}: {}", answer.error);
+        reasons.push((answer.error, answer.reason));
         assert_eq!(state(&client).await, before, "{tool} {args}");
     }
     let events = client.events().await;
-    let errors = events.iter().filter(|event| !text(event, "error").is_empty()).count();
-    assert_eq!(errors, all().len(), "each call is on record with its error");
+    let failed = events.iter().filter(|event| !text(event, "error").is_empty());
+    let failed = failed.map(|event| (text(event, "error"), text(event, "reason")));
+    // A call that was not refused, but failed, has no reason on record.
+    let told = reasons.iter().map(|(error, reason)| match reason.as_str() {
+        "TOOL_FAILED" => (error.as_str(), ""),
+        reason => (error.as_str(), reason),
+    });
+    assert!(failed.eq(told), "each call is on record with its error and its reason: {reasons:?}");
+    let reasons: BTreeSet<&str> = reasons.iter().map(|(_, reason)| reason.as_str()).collect();
+    for reason in ["ARGUMENTS_INVALID", "NOT_A_NEIGHBOUR", "SCRIPT_INVALID"] {
+        assert!(reasons.contains(reason), "{reasons:?}");
+    }
     assert!(events.iter().all(|event| text(event, "sender") != middle.id), "nothing was sent");
 }
 

@@ -114,15 +114,19 @@ async fn tools_are_listed_and_called_as_the_daemon_has_them() {
 async fn what_is_wrong_with_a_call_is_said() {
     let team = Team::start().await;
     let mut bridge = Bridge::ready(&socket(&team), &[]).await;
-    for (name, args, complaint) in [
-        ("send_message", json!({ "recipient": "echo" }), "missing field `text`"),
-        ("send_message", json!({ "recipient": 7, "text": "x" }), "bad arguments"),
-        ("send_message", ask("stranger"), "no agent \"stranger\""),
-        ("inspect_agent", json!({ "name": "echo", "all": true }), "unknown field `all`"),
+    let bad = "ARGUMENTS_INVALID";
+    for (name, args, complaint, reason) in [
+        ("send_message", json!({ "recipient": "echo" }), "missing field `text`", bad),
+        ("send_message", json!({ "recipient": 7, "text": "x" }), "recipient: invalid type", bad),
+        ("send_message", ask("stranger"), "no agent \"stranger\"", "AGENT_NOT_FOUND"),
+        ("inspect_agent", json!({ "name": "echo", "all": true }), "unknown field `all`", bad),
+        ("read_file", json!({ "path": "none" }), "there is nothing at", "TOOL_FAILED"),
     ] {
         let refused = bridge.call(name, &args).await;
         assert_eq!(refused["isError"], true, "{refused}");
         assert!(said(&refused).contains(complaint), "{refused}");
+        let structured = json!({ "error": said(&refused), "reason": reason });
+        assert_eq!(refused["structuredContent"], structured);
     }
     // What is no call of a tool is an error of the protocol.
     for (method, params, code, complaint) in [
@@ -176,6 +180,7 @@ async fn a_call_that_the_client_repeats_has_one_effect() {
     let refused = bridge.response(other).await["result"].clone();
     assert_eq!(refused["isError"], true);
     assert!(said(&refused).contains("request id"), "{refused}");
+    assert_eq!(refused["structuredContent"]["reason"], "REQUEST_ID_REUSED");
     assert_eq!(inbox(&team).await.len(), 2);
 }
 
@@ -322,6 +327,7 @@ async fn patience_with_a_daemon_that_is_not_there_ends() {
     let failed = bridge.call("send_message", &ask("echo")).await;
     assert_eq!(failed["isError"], true);
     assert!(said(&failed).contains("has not answered for 0.1 s"), "{failed}");
+    assert_eq!(failed["structuredContent"], json!({ "error": said(&failed), "reason": "" }));
     assert!(bridge.close().success());
 }
 
@@ -336,6 +342,7 @@ async fn a_call_outside_of_a_turn_says_so() {
     let refused = bridge.call("list_children", &json!({})).await;
     assert_eq!(refused["isError"], true);
     assert!(said(&refused).contains("has no running turn"), "{refused}");
+    assert_eq!(refused["structuredContent"]["reason"], "NO_TURN");
 }
 
 #[tokio::test]

@@ -51,6 +51,7 @@ async fn a_repeated_call_returns_what_the_first_one_did() {
     assert_eq!((refused.code(), &*reason(&refused)), (Code::AlreadyExists, "REQUEST_ID_REUSED"));
     let failed = own.call_tool(call("fly_away", &[], "two")).await.unwrap().into_inner();
     assert!(failed.error.contains("no tool"), "{}", failed.error);
+    assert_eq!(failed.reason, "TOOL_UNKNOWN");
     assert_eq!(own.call_tool(call("fly_away", &[], "two")).await.unwrap().into_inner(), failed);
     let long = own.call_tool(call("list_children", &[], &"x".repeat(129))).await.unwrap_err();
     assert_eq!(reason(&long), "REQUEST_ID_INVALID");
@@ -71,6 +72,10 @@ async fn a_repeated_call_is_answered_after_a_crash() {
     let mut own = tools(&team.daemon, &team.lead).await;
     let tell = call("send_message", &[("recipient", "USER"), ("text", "news")], "told");
     let first = own.call_tool(tell.clone()).await.unwrap().into_inner();
+    assert_eq!(first.reason, "");
+    let far = call("send_message", &[("recipient", "nobody"), ("text", "?")], "far");
+    let refused = own.call_tool(far.clone()).await.unwrap().into_inner();
+    assert_eq!(refused.reason, "AGENT_NOT_FOUND");
     let waits = {
         let mut own = own.clone();
         tokio::spawn(async move { own.call_tool(ask("asked")).await })
@@ -80,9 +85,11 @@ async fn a_repeated_call_is_answered_after_a_crash() {
     waits.await.unwrap().unwrap_err();
     let mut own = tools(&team.daemon, &team.lead).await;
     assert_eq!(own.call_tool(tell).await.unwrap().into_inner(), first);
+    assert_eq!(own.call_tool(far).await.unwrap().into_inner(), refused);
     let lost = own.call_tool(ask("asked")).await.unwrap().into_inner();
     assert_eq!(lost.error, "[Interrupted: outcome unknown]");
-    assert_eq!(invoked(&team.client, "send_message").await, 2);
+    assert_eq!(lost.reason, "TOOL_FAILED");
+    assert_eq!(invoked(&team.client, "send_message").await, 3);
 }
 
 #[tokio::test]

@@ -12,12 +12,19 @@ use super::Span;
 use super::driver::Driver;
 use super::handle::{CallEnd, CallError, Handle, Report};
 use super::output::Item;
-use crate::model::{AgentId, CallId, Command, Event, Json, Outcome, Request, State, Tool, TurnId};
+use crate::model::{
+    AgentId, CallFailure, CallId, Command, Event, Json, Outcome, Rejection, Request, State, Tool,
+    TurnId,
+};
 
 /// What a tool call returns whose outcome nobody knows.
 const UNKNOWN: &str = "[Interrupted: outcome unknown]";
 /// The tool whose instructions a provider looks at first.
 const SPAWN: &str = "spawn_agent";
+
+fn unknown() -> CallError {
+    CallError::Failed(CallFailure { error: UNKNOWN.to_owned(), reason: None })
+}
 
 /// What a caller is told.
 pub(super) enum Told {
@@ -36,7 +43,7 @@ pub(super) struct NewCall {
     pub(super) tool: std::sync::Arc<str>,
     pub(super) args: Json,
     pub(super) request: Option<Request>,
-    pub(super) objection: Option<String>,
+    pub(super) objection: Option<Rejection>,
     pub(super) waiter: oneshot::Sender<Told>,
 }
 
@@ -124,7 +131,6 @@ impl Driver {
             return Some(Told::Past(span, answered.seq));
         }
         let runs = agent.turn().is_some_and(|turn| turn.calls.iter().any(|call| call.id == first));
-        let unknown = || CallError::Failed(UNKNOWN.to_owned());
         (!runs).then(|| Told::Ended(self.core.state().seq(), Err(unknown())))
     }
 
@@ -183,11 +189,10 @@ impl Handle {
         let (waiter, told) = oneshot::channel();
         let tool = tool.into();
         let new = NewCall { agent, turn, call, tool, args, request, objection, waiter };
-        let gone = || CallError::Failed(UNKNOWN.to_owned());
-        self.reports.send(Report::Call(new)).map_err(|_| gone())?;
+        self.reports.send(Report::Call(new)).map_err(|_| unknown())?;
         let reports = self.reports.clone();
         let mut waiting = Waiting { agent, told, reports, over: false };
-        match waiting.told().await.ok_or_else(gone)? {
+        match waiting.told().await.ok_or_else(unknown)? {
             Told::Ended(sequence, end) => {
                 if let Some(output) = &output {
                     output.push_mark(Item::After(sequence));
@@ -200,7 +205,7 @@ impl Handle {
 
     /// What its provider has against the instructions of an agent that is to be spawned: an error
     /// in a script is told to who wrote it, not only to the child.
-    async fn objection(&self, parent: AgentId, args: &Json) -> Option<String> {
+    async fn objection(&self, parent: AgentId, args: &Json) -> Option<Rejection> {
         // What does not read is for the core to say.
         let Ok(Tool::SpawnAgent(new)) = Tool::parse(SPAWN, args.get()) else { return None };
         let provider = match new.provider.filter(|name| !name.is_empty()) {
@@ -214,8 +219,8 @@ impl Handle {
         };
         let mut known = self.providers().iter();
         let provider = known.find(|known| known.info().name == provider)?;
-        let error = provider.check(&new.instructions).err()?;
-        Some(format!("the instructions of {:?} are refused: {error}", new.name))
+        let problem = provider.check(&new.instructions).err()?;
+        Some(Rejection::ScriptInvalid { name: new.name, problem })
     }
 
     /// The result of a call, from the log.
@@ -228,7 +233,7 @@ impl Handle {
         let entries = read.map_err(|error| CallError::Unreadable(error.to_string()))?;
         match entries.into_iter().next().map(|entry| entry.event) {
             Some(Event::ToolCallResult(data)) => match data.error {
-                Some(error) => Err(CallError::Failed(error)),
+                Some(error) => Err(CallError::Failed(CallFailure { error, reason: data.reason })),
                 None => Ok(data.result.unwrap_or_else(Json::null)),
             },
             _ => Err(CallError::Unreadable(format!("event {sequence} is no result of a call"))),

@@ -10,8 +10,8 @@ use super::core::Tell;
 use super::output::Outputs;
 use super::{Archive, CheckpointDone, Feed};
 use crate::model::{
-    AgentId, Answered, Command, Excess, FailureClass, Json, Outcome, Rejection, Request, State,
-    TurnId,
+    AgentId, Answered, CallFailure, Command, Excess, FailureClass, Json, Outcome, Rejection,
+    Request, State, TurnId,
 };
 use crate::provider::Provider;
 
@@ -80,9 +80,9 @@ pub enum CallError {
     /// It was not made: there is no turn to make it in, for one.
     #[error("{0}; {hint}", hint = .0.hint())]
     Refused(Rejection),
-    /// It was made, and failed; the text is for the model to read.
-    #[error("{0}")]
-    Failed(String),
+    /// It was made, and was refused or failed.
+    #[error("{}", .0.error)]
+    Failed(CallFailure),
     /// It was made before, and its result cannot be read from the log.
     #[error("the result of the call cannot be read: {0}")]
     Unreadable(String),

@@ -315,7 +315,7 @@ impl<'a> History<'a> {
         let args = call.args.unwrap_or_else(Json::null);
         self.push(at, ToolCallInvoked { turn_id, call_id, tool: tool.clone(), args });
         let (result, error) = (call.result, call.error.map(text));
-        self.push(at, ToolCallResult { turn_id, call_id, tool, result, error });
+        self.push(at, ToolCallResult { turn_id, call_id, tool, result, error, reason: None });
     }
 
     fn label(&mut self, at: Timestamp, Label { key, value }: Label) {

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::Kind;
+use super::{Kind, Rejection, arguments};
 
 /// A tool as it is offered to a model.
 #[derive(Debug, Clone)]
@@ -47,16 +47,19 @@ macro_rules! tools {
         }
 
         impl Tool {
-            /// Reads a call. The error tells a model what to do differently.
-            pub fn parse(name: &str, args: &str) -> Result<Self, String> {
+            /// Reads a call.
+            pub fn parse(name: &str, args: &str) -> Result<Self, Rejection> {
                 // A call without arguments comes as null from some, as {} from others.
                 let args = if args.trim() == "null" { "{}" } else { args };
                 match name {
-                    $($text => match serde_json::from_str(args) {
+                    $($text => match arguments::read(args) {
                         Ok(args) => Ok(Self::$name(args)),
-                        Err(error) => Err(format!("bad arguments for {name}: {error}")),
+                        Err(problem) => Err(Rejection::ArgumentsInvalid { tool: $text, problem }),
                     },)+
-                    _ => Err(format!("no tool {name:?}; there are: {}", [$($text),+].join(", "))),
+                    _ => Err(Rejection::ToolUnknown {
+                        name: name.to_owned(),
+                        known: &[$($text),+],
+                    }),
                 }
             }
         }
@@ -346,12 +349,22 @@ mod tests {
 
     #[test]
     fn a_bad_call_says_what_is_wrong() {
-        let error = Tool::parse("send_mesage", "{}").unwrap_err();
-        assert!(error.contains("send_message"), "{error}");
-        let error = Tool::parse("send_message", r#"{"text":"x"}"#).unwrap_err();
-        assert!(error.contains("recipient"), "{error}");
-        let error = Tool::parse("list_children", r#"{"all":true}"#).unwrap_err();
-        assert!(error.contains("all"), "{error}");
+        let no = Tool::parse("send_mesage", "{}").unwrap_err();
+        assert_eq!(no.code(), "TOOL_UNKNOWN");
+        assert!(no.hint().contains("send_message"), "{no:?}");
+        let problem = |tool, args| {
+            let no = Tool::parse(tool, args).unwrap_err();
+            assert_eq!(no.code(), "ARGUMENTS_INVALID");
+            no.to_string()
+        };
+        assert_eq!(
+            problem("send_message", r#"{"text":"x"}"#),
+            "bad arguments for send_message: missing field `recipient`"
+        );
+        assert_eq!(
+            problem("list_children", r#"{"all":true}"#),
+            "bad arguments for list_children: all: unknown field `all`, there are no fields"
+        );
         assert!(Tool::parse("list_children", "null").is_ok());
     }
 }

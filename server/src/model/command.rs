@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{
-    Access, AgentId, Blob, BudgetChanged, CallId, FailureClass, Json, MessageId, SessionId, TurnId,
-    Usage,
+    Access, AgentId, Blob, BudgetChanged, CallId, FailureClass, Json, MessageId, Rejection,
+    SessionId, TurnId, Usage,
 };
 
 /// An agent as a person names it: by path, unique bare name, id or unique prefix of the id.
@@ -188,7 +188,7 @@ pub enum Command {
         /// Its arguments.
         args: Json,
         /// What a provider has against the instructions in them.
-        objection: Option<String>,
+        objection: Option<Rejection>,
     },
     /// Nobody waits for the result of a tool call any more.
     CancelCall {

@@ -8,6 +8,15 @@ use super::{
     Tool, ToolCallInvoked, TurnId, Workspace,
 };
 
+/// Why a tool call has no result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallFailure {
+    /// The text, for a model to read.
+    pub error: String,
+    /// Why it was refused; none when it was not, but failed.
+    pub reason: Option<String>,
+}
+
 /// Something to do in the world.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
@@ -55,7 +64,7 @@ pub enum Effect {
         /// Sequence of its result.
         seq: u64,
         /// What it came to.
-        result: Result<Json, String>,
+        result: Result<Json, CallFailure>,
     },
     /// Work on files for a tool call.
     RunTool {
@@ -155,7 +164,9 @@ pub fn effect(state: &State, entry: &Entry) -> Option<Effect> {
             call: data.call_id,
             seq: entry.seq,
             result: match (&data.result, &data.error) {
-                (_, Some(error)) => Err(error.clone()),
+                (_, Some(error)) => {
+                    Err(CallFailure { error: error.clone(), reason: data.reason.clone() })
+                }
                 (Some(result), None) => Ok(result.clone()),
                 (None, None) => Ok(Json::null()),
             },

@@ -9,6 +9,7 @@
 
 mod agent;
 mod apply;
+mod arguments;
 mod budget;
 mod canonical;
 mod catalogue;
@@ -54,7 +55,7 @@ pub use catalogue::*;
 pub use command::{AgentRef, Command, NewAgent, Saved, TurnEnd};
 pub use commit::{Commit, Line};
 pub use decide::{Context, Decision, Draft, IdSource, decide};
-pub use effect::{Effect, effect};
+pub use effect::{CallFailure, Effect, effect};
 pub use envelope::HashMatch;
 pub use event::*;
 pub use id::*;

@@ -2,8 +2,10 @@
 
 use super::{AgentId, Excess, Name, Stage, TurnId};
 
-/// Why a command changes nothing. The text says what is wrong; [`Rejection::hint`] what to do.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+/// Why a command changes nothing. The text says what is wrong; [`Rejection::hint`] what to do, and
+/// [`Rejection::code`] names the variant.
+#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, thiserror::Error)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 pub enum Rejection {
     /// No live agent fits the reference.
     #[error("no agent {reference:?}")]
@@ -78,6 +80,30 @@ pub enum Rejection {
         name: String,
         /// Those that there are.
         known: Vec<String>,
+    },
+    /// The instructions of a new agent are no script that runs.
+    #[error("the instructions of {name:?} are refused: {problem}")]
+    ScriptInvalid {
+        /// Name of the agent.
+        name: String,
+        /// What its provider says.
+        problem: String,
+    },
+    /// There is no such tool.
+    #[error("no tool {name:?}")]
+    ToolUnknown {
+        /// What was asked for.
+        name: String,
+        /// Those that there are.
+        known: &'static [&'static str],
+    },
+    /// The arguments of a tool call are not those of the tool.
+    #[error("bad arguments for {tool}: {problem}")]
+    ArgumentsInvalid {
+        /// The tool.
+        tool: &'static str,
+        /// Which argument, and what is wrong with it.
+        problem: String,
     },
     /// The recipient is not parent, child or sibling of the sender.
     #[error("{sender:?} cannot message {recipient:?}: it is not its parent, child or sibling")]
@@ -340,16 +366,26 @@ impl Rejection {
         Self::AgentNotFound { reference: id.to_string() }
     }
 
+    /// The name of the variant, as durable results have it. It is the reason that a client is told.
+    pub fn code(&self) -> &'static str {
+        self.into()
+    }
+
     /// What to do next, for a person or a model; empty where the text says it all.
     #[expect(clippy::too_many_lines, reason = "a table with a line for each")]
     pub fn hint(&self) -> String {
         match self {
-            Self::AgentNotFound { .. } => "list the agents to see which there are".into(),
+            Self::AgentNotFound { .. } => {
+                "list the agents (a tool call: list_children) to see which there are".into()
+            }
             Self::AgentAmbiguous { .. } => "name it by its path or id".into(),
             Self::AgentExists { .. } => {
                 "choose another name, or use the agent that there is".into()
             }
-            Self::AgentTerminated { .. } => "create a new agent".into(),
+            Self::AgentTerminated { .. } => {
+                "create a new agent (a tool call: spawn_agent; list_children shows who is left)"
+                    .into()
+            }
             Self::AgentHasChildren { .. } => "end the children first, or end it recursively".into(),
             Self::AgentNotGated { .. } => "gate it first".into(),
             Self::TreeLimit { .. } => {
@@ -360,6 +396,11 @@ impl Rejection {
                 "use at most 64 keys of 1 to 64 bytes, with values of at most 4,096".into()
             }
             Self::ProviderUnknown { known, .. } => format!("use one of: {}", known.join(", ")),
+            Self::ScriptInvalid { .. } => {
+                "mend the script, or name the provider that the instructions are for".into()
+            }
+            Self::ToolUnknown { known, .. } => format!("there are: {}", known.join(", ")),
+            Self::ArgumentsInvalid { .. } => "give them as the tool's input schema says".into(),
             Self::NotANeighbour { .. } => {
                 "message your parent, a child or a sibling, and let it pass the word on".into()
             }

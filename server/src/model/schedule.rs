@@ -143,7 +143,7 @@ fn tool_result(
 ) -> ToolCallResult {
     let call = turn.calls.iter().find(|call| call.id == call_id);
     let tool = call.map_or_else(|| "send_message".into(), |call| call.tool.clone());
-    ToolCallResult { turn_id, call_id, tool, result, error }
+    ToolCallResult { turn_id, call_id, tool, result, error, reason: None }
 }
 
 /// The first place in the queue of a provider that something can be done for.

@@ -52,6 +52,12 @@ reasons! {
     ProviderUnknown = "PROVIDER_UNKNOWN",
     /// The instructions are no script that runs.
     ScriptInvalid = "SCRIPT_INVALID",
+    /// There is no such tool.
+    ToolUnknown = "TOOL_UNKNOWN",
+    /// The arguments of a tool call are not those of the tool.
+    ArgumentsInvalid = "ARGUMENTS_INVALID",
+    /// The tool ran, and failed.
+    ToolFailed = "TOOL_FAILED",
     /// The recipient is further than one hop away.
     NotANeighbour = "NOT_A_NEIGHBOUR",
     /// Only roots talk to USER.
@@ -207,6 +213,9 @@ fn classify(rejection: &Rejection) -> (Code, Reason) {
         Rejection::NameInvalid { .. } => (InvalidArgument, Reason::NameInvalid),
         Rejection::MetadataInvalid { .. } => (InvalidArgument, Reason::MetadataInvalid),
         Rejection::ProviderUnknown { .. } => (NotFound, Reason::ProviderUnknown),
+        Rejection::ScriptInvalid { .. } => (InvalidArgument, Reason::ScriptInvalid),
+        Rejection::ToolUnknown { .. } => (NotFound, Reason::ToolUnknown),
+        Rejection::ArgumentsInvalid { .. } => (InvalidArgument, Reason::ArgumentsInvalid),
         Rejection::NotANeighbour { .. } => (PermissionDenied, Reason::NotANeighbour),
         Rejection::UserNotReachable { .. } => (PermissionDenied, Reason::UserNotReachable),
         Rejection::SelfSend { .. } => (InvalidArgument, Reason::SelfSend),

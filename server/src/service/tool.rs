@@ -12,10 +12,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status};
 
-use super::status::{invalid, refused, rejected, unreadable};
+use super::status::{Reason, invalid, refused, rejected, unreadable};
 use super::{convert, incoming, layers, request, socket};
 use crate::engine::{CallError, Handle, SocketGuard, ToolSockets};
-use crate::model::{AgentId, Json, Rejection, SessionId, ToolSpec, offered};
+use crate::model::{AgentId, CallFailure, Json, Rejection, SessionId, ToolSpec, offered};
 
 /// The tools of one agent. Who reaches this is that agent; there is no way to say otherwise.
 #[derive(Clone)]
@@ -139,9 +139,13 @@ impl ToolService for Tools {
         let response = match called.await {
             Ok(result) => {
                 let value = serde_json::from_str(result.get()).unwrap_or_default();
-                v1::CallToolResponse { result: Some(convert::json(value)), error: String::new() }
+                let result = Some(convert::json(value));
+                v1::CallToolResponse { result, ..Default::default() }
             }
-            Err(CallError::Failed(error)) => v1::CallToolResponse { result: None, error },
+            Err(CallError::Failed(CallFailure { error, reason })) => {
+                let reason = reason.unwrap_or_else(|| Reason::ToolFailed.as_str().to_owned());
+                v1::CallToolResponse { result: None, error, reason }
+            }
             Err(CallError::Refused(rejection)) => return Err(rejected(&rejection)),
             Err(CallError::Unreadable(error)) => return Err(unreadable(&io::Error::other(error))),
         };

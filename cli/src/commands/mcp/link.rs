@@ -49,7 +49,7 @@ pub(super) enum Trouble {
 #[derive(Debug)]
 pub(super) enum Failure {
     /// The daemon refused it, or the tool failed; the text is for the model.
-    Told(String),
+    Told { text: String, reason: String },
     /// There was no daemon to make it for so long.
     Gone(Duration),
 }
@@ -128,14 +128,16 @@ impl Link {
                     let response = response.into_inner();
                     return match response.error.is_empty() {
                         true => Ok(response.result),
-                        false => Err(Failure::Told(response.error)),
+                        false => {
+                            Err(Failure::Told { text: response.error, reason: response.reason })
+                        }
                     };
                 }
                 Err(status) if error::is_lost(&status) => {
                     self.expect_loss(live.number, &status).await?;
                     last = live.number;
                 }
-                Err(status) => return Err(Failure::Told(text(&status))),
+                Err(status) => return Err(told(&status)),
             }
         }
     }
@@ -143,12 +145,13 @@ impl Link {
 
 type Wire = prost_types::Value;
 
-fn text(status: &Status) -> String {
-    let refusal = Refusal::from(status);
-    match refusal.hint.is_empty() {
-        true => refusal.message,
-        false => format!("{}; {}", refusal.message, refusal.hint),
-    }
+fn told(status: &Status) -> Failure {
+    let Refusal { message, hint, reason, .. } = Refusal::from(status);
+    let text = match hint.is_empty() {
+        true => message,
+        false => format!("{message}; {hint}"),
+    };
+    Failure::Told { text, reason }
 }
 
 impl Keeper {

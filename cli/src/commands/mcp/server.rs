@@ -11,7 +11,7 @@ use rmcp::model::{
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, Peer, RoleServer, ServerHandler};
-use serde_json::Value;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use substrat_proto::v1;
 use tokio::sync::watch;
@@ -120,15 +120,21 @@ impl Server {
 }
 
 fn failed(failure: Failure) -> CallToolResult {
-    let text = match failure {
-        Failure::Told(text) => text,
-        Failure::Gone(patience) => format!(
-            "the daemon that runs this team has not answered for {} s; whether the call had an \
-             effect is unknown, so look before you repeat it",
-            patience.as_secs_f64()
-        ),
+    let (text, reason) = match failure {
+        Failure::Told { text, reason } => (text, reason),
+        Failure::Gone(patience) => {
+            let text = format!(
+                "the daemon that runs this team has not answered for {} s; whether the call had \
+                 an effect is unknown, so look before you repeat it",
+                patience.as_secs_f64()
+            );
+            (text, String::new())
+        }
     };
-    CallToolResult::error(vec![ContentBlock::text(text)])
+    let structured = json!({ "error": text, "reason": reason });
+    let mut failed = CallToolResult::error(vec![ContentBlock::text(text)]);
+    failed.structured_content = Some(structured);
+    failed
 }
 
 /// Tells the client every few seconds that a call still runs.

@@ -54,7 +54,9 @@ async fn who_repeats_a_call_waits_for_its_result_and_may_leave() {
     let cancel = Command::CancelTurn { agent: "helper".into(), turn: None };
     world.handle.execute(cancel, None).await.unwrap();
     let (second, third) = (second.await, third.await);
-    assert!(matches!(&second, Err(CallError::Failed(text)) if text.contains("was cancelled")));
+    assert!(
+        matches!(&second, Err(CallError::Failed(failure)) if failure.error.contains("was cancelled"))
+    );
     assert_eq!(second, third);
     let invoked = world.events().iter().filter(|name| *name == "tool_call.invoked").count();
     assert_eq!(invoked, 1);

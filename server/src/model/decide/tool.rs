@@ -37,7 +37,7 @@ impl Plan<'_, '_> {
         id: AgentId,
         turn: Option<TurnId>,
         (call_id, tool, args): (CallId, Arc<str>, Json),
-        objection: Option<String>,
+        objection: Option<Rejection>,
     ) -> Result<Outcome, Rejection> {
         let agent = self.state.live_agent(id).ok_or_else(|| Rejection::no_agent(id))?;
         let running = agent.turn().filter(|running| turn.is_none_or(|id| id == running.id));
@@ -48,18 +48,16 @@ impl Plan<'_, '_> {
         let (session, turn_id) = (agent.session.id, running.id);
         let parsed = Tool::parse(&tool, args.get());
         self.push(session, ToolCallInvoked { turn_id, call_id, tool: tool.clone(), args });
-        let next = match objection.map_or(parsed, Err) {
-            Ok(parsed) => self.run_tool(agent, running, call_id, parsed).map_err(|no| explain(&no)),
-            Err(error) => Err(error),
-        };
-        let (result, error) = match next {
+        let parsed = objection.map_or(parsed, Err);
+        let next = parsed.and_then(|parsed| self.run_tool(agent, running, call_id, parsed));
+        let (result, error, reason) = match next {
             Ok(Next::Effect | Next::Wait) => return Ok(Outcome::Call(call_id)),
             Ok(Next::Done(value)) => {
-                (Some(Json::of(&value).unwrap_or_else(|_| Json::null())), None)
+                (Some(Json::of(&value).unwrap_or_else(|_| Json::null())), None, None)
             }
-            Err(error) => (None, Some(error)),
+            Err(no) => (None, Some(explain(&no)), Some(no.code().to_owned())),
         };
-        self.push(session, ToolCallResult { turn_id, call_id, tool, result, error });
+        self.push(session, ToolCallResult { turn_id, call_id, tool, result, error, reason });
         Ok(Outcome::Call(call_id))
     }
 
@@ -290,7 +288,10 @@ impl Plan<'_, '_> {
             Ok(value) => (Some(value), None),
             Err(error) => (None, Some(error)),
         };
-        self.push(agent.session.id, ToolCallResult { turn_id, call_id, tool, result, error });
+        self.push(
+            agent.session.id,
+            ToolCallResult { turn_id, call_id, tool, result, error, reason: None },
+        );
         Outcome::Turn(turn_id)
     }
 }

@@ -222,6 +222,7 @@ impl Plan<'_, '_> {
                     tool: call.tool.clone(),
                     result: None,
                     error: Some(error.to_owned()),
+                    reason: None,
                 },
             );
         }
@@ -260,6 +261,7 @@ impl Plan<'_, '_> {
                     tool: call.map_or_else(|| "send_message".into(), |call| call.tool.clone()),
                     result: None,
                     error: Some(error.to_owned()),
+                    reason: None,
                 },
             );
         }

@@ -400,6 +400,10 @@ data! {
         /// Why it failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
+        /// Why it was refused, as [`Rejection::code`](crate::model::Rejection::code) says it; none
+        /// when it was not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     }
 
     /// Data of `request.recorded`.

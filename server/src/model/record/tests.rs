@@ -41,7 +41,14 @@ impl Log {
         let result = end.ok().map(|text| Json::of(&text).unwrap());
         let error = end.err().map(str::to_owned);
         let tool = "read_file".into();
-        self.with(ToolCallResult { turn_id: TURN, call_id: CALL, tool, result, error })
+        self.with(ToolCallResult {
+            turn_id: TURN,
+            call_id: CALL,
+            tool,
+            result,
+            error,
+            reason: None,
+        })
     }
 
     fn retried(self) -> Self {

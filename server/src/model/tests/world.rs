@@ -184,6 +184,8 @@ impl World {
             Event::ToolCallResult(data) => {
                 let calls = self.calls.get_mut(&data.turn_id).expect("a result is in a turn");
                 assert!(!calls.ended, "no result after the end of its turn");
+                let refused = data.reason.is_none() || data.error.is_some();
+                assert!(refused, "who is told a reason is told what is wrong: {data:?}");
                 *calls.results.get_mut(&data.call_id).expect("a result has its call") += 1;
             }
             event if event.ends_turn() => {

@@ -47,7 +47,7 @@ impl Log {
     fn result(&mut self, turn: u64, call: u64, error: Option<&str>) -> &mut Self {
         let (turn_id, call_id, tool) = (turn_id(turn), call_id(call), "look".into());
         let (result, error) = (error.is_none().then(Json::null), error.map(str::to_owned));
-        self.add(ToolCallResult { turn_id, call_id, tool, result, error })
+        self.add(ToolCallResult { turn_id, call_id, tool, result, error, reason: None })
     }
 
     fn call(&mut self, turn: u64, call: u64) -> &mut Self {

@@ -6,7 +6,7 @@ use crate::model::{AgentId, Excess, Measure, Name, Scope, Stage, TurnId};
 
 /// Every reason that does not come from a rejection of the core.
 const OTHERS: &[Reason] = &[
-    Reason::ScriptInvalid,
+    Reason::ToolFailed,
     Reason::TurnFailed,
     Reason::TurnCancelled,
     Reason::RequestIdInvalid,
@@ -37,6 +37,9 @@ fn rejections() -> Vec<Rejection> {
         Name::parse("USER").unwrap_err(),
         Rejection::MetadataInvalid { key: text(), problem: "it is too long" },
         Rejection::ProviderUnknown { name: text(), known: vec!["scripted".into(), "x".into()] },
+        Rejection::ScriptInvalid { name: text(), problem: "it has no fn turn".into() },
+        Rejection::ToolUnknown { name: text(), known: &["poke", "subscribe"] },
+        Rejection::ArgumentsInvalid { tool: "poke", problem: "missing field `agent_name`".into() },
         Rejection::NotANeighbour { sender: name(), recipient: text() },
         Rejection::UserNotReachable { sender: name() },
         Rejection::SelfSend { sender: name() },
@@ -133,6 +136,13 @@ fn every_refusal_says_what_is_wrong_and_what_to_do() {
         std::fs::write(&golden, &text).unwrap();
     }
     assert_eq!(std::fs::read_to_string(golden).unwrap(), text, "UPDATE_GOLDEN=1 writes it anew");
+}
+
+#[test]
+fn a_rejection_is_on_record_by_the_reason_that_a_client_is_told() {
+    for rejection in rejections() {
+        assert_eq!(rejection.code(), classify(&rejection).1.as_str());
+    }
 }
 
 #[test]

@@ -102,7 +102,8 @@ impl World {
         let tool = "list_files".into();
         let output = self.outputs.get(AGENT).unwrap();
         if let Some(call_id) = self.open.take() {
-            let result = ToolCallResult { turn_id, call_id, tool, result: None, error: None };
+            let result =
+                ToolCallResult { turn_id, call_id, tool, result: None, error: None, reason: None };
             let result = self.push(result);
             output.push_mark(Output::After(result));
             self.all.push(Got::Event(result));

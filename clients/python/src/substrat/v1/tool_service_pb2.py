@@ -26,7 +26,7 @@ from google.protobuf import struct_pb2 as google_dot_protobuf_dot_struct__pb2
 from substrat.v1 import tool_pb2 as substrat_dot_v1_dot_tool__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1esubstrat/v1/tool_service.proto\x12\x0bsubstrat.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x16substrat/v1/tool.proto\"\x12\n\x10ListToolsRequest\"<\n\x11ListToolsResponse\x12\'\n\x05tools\x18\x01 \x03(\x0b\x32\x11.substrat.v1.ToolR\x05tools\"\x13\n\x11WatchToolsRequest\"=\n\x12WatchToolsResponse\x12\'\n\x05tools\x18\x01 \x03(\x0b\x32\x11.substrat.v1.ToolR\x05tools\"{\n\x0f\x43\x61llToolRequest\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12\x35\n\targuments\x18\x02 \x01(\x0b\x32\x17.google.protobuf.StructR\targuments\x12\x1d\n\nrequest_id\x18\x03 \x01(\tR\trequestId\"X\n\x10\x43\x61llToolResponse\x12.\n\x06result\x18\x01 \x01(\x0b\x32\x16.google.protobuf.ValueR\x06result\x12\x14\n\x05\x65rror\x18\x02 \x01(\tR\x05\x65rror2\xf3\x01\n\x0bToolService\x12J\n\tListTools\x12\x1d.substrat.v1.ListToolsRequest\x1a\x1e.substrat.v1.ListToolsResponse\x12O\n\nWatchTools\x12\x1e.substrat.v1.WatchToolsRequest\x1a\x1f.substrat.v1.WatchToolsResponse0\x01\x12G\n\x08\x43\x61llTool\x12\x1c.substrat.v1.CallToolRequest\x1a\x1d.substrat.v1.CallToolResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1esubstrat/v1/tool_service.proto\x12\x0bsubstrat.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x16substrat/v1/tool.proto\"\x12\n\x10ListToolsRequest\"<\n\x11ListToolsResponse\x12\'\n\x05tools\x18\x01 \x03(\x0b\x32\x11.substrat.v1.ToolR\x05tools\"\x13\n\x11WatchToolsRequest\"=\n\x12WatchToolsResponse\x12\'\n\x05tools\x18\x01 \x03(\x0b\x32\x11.substrat.v1.ToolR\x05tools\"{\n\x0f\x43\x61llToolRequest\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12\x35\n\targuments\x18\x02 \x01(\x0b\x32\x17.google.protobuf.StructR\targuments\x12\x1d\n\nrequest_id\x18\x03 \x01(\tR\trequestId\"p\n\x10\x43\x61llToolResponse\x12.\n\x06result\x18\x01 \x01(\x0b\x32\x16.google.protobuf.ValueR\x06result\x12\x14\n\x05\x65rror\x18\x02 \x01(\tR\x05\x65rror\x12\x16\n\x06reason\x18\x03 \x01(\tR\x06reason2\xf3\x01\n\x0bToolService\x12J\n\tListTools\x12\x1d.substrat.v1.ListToolsRequest\x1a\x1e.substrat.v1.ListToolsResponse\x12O\n\nWatchTools\x12\x1e.substrat.v1.WatchToolsRequest\x1a\x1f.substrat.v1.WatchToolsResponse0\x01\x12G\n\x08\x43\x61llTool\x12\x1c.substrat.v1.CallToolRequest\x1a\x1d.substrat.v1.CallToolResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,7 +44,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CALLTOOLREQUEST']._serialized_start=267
   _globals['_CALLTOOLREQUEST']._serialized_end=390
   _globals['_CALLTOOLRESPONSE']._serialized_start=392
-  _globals['_CALLTOOLRESPONSE']._serialized_end=480
-  _globals['_TOOLSERVICE']._serialized_start=483
-  _globals['_TOOLSERVICE']._serialized_end=726
+  _globals['_CALLTOOLRESPONSE']._serialized_end=504
+  _globals['_TOOLSERVICE']._serialized_start=507
+  _globals['_TOOLSERVICE']._serialized_end=750
 # @@protoc_insertion_point(module_scope)

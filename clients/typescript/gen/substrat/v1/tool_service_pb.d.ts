@@ -135,6 +135,15 @@ export declare type CallToolResponse = Message<"substrat.v1.CallToolResponse"> &
    * @generated from field: string error = 2;
    */
   error: string;
+
+  /**
+   * Why, for a program to read: the reason of the refusal, with a page under docs/errors/, or
+   * TOOL_FAILED when the tool ran and failed. Empty when it did not fail. A repeated call returns
+   * the reason of the first one.
+   *
+   * @generated from field: string reason = 3;
+   */
+  reason: string;
 };
 
 /**
