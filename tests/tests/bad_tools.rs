@@ -71,7 +71,8 @@ fn talking() -> Vec<Bad> {
         bad("send_message", to("nobody"), "no agent \"nobody\""),
         bad("send_message", to("deep"), far),
         bad("send_message", to("uncle"), far),
-        bad("send_message", to("gone"), "gone"),
+        bad("send_message", to("gone"), "agent \"gone\" is terminated; "),
+        bad("inspect_agent", json!({ "name": "gone" }), "agent \"gone\" is terminated; "),
         bad("send_message", to("middle"), "cannot message itself"),
         bad("send_message", to("USER"), "it is not a root"),
         bad("send_message", to(""), "no agent \"\""),
@@ -258,7 +259,7 @@ async fn a_bad_call_over_the_tool_socket_is_refused_and_changes_nothing() {
     });
     assert!(failed.eq(told), "each call is on record with its error and its reason: {reasons:?}");
     let reasons: BTreeSet<&str> = reasons.iter().map(|(_, reason)| reason.as_str()).collect();
-    for reason in ["ARGUMENTS_INVALID", "NOT_A_NEIGHBOUR", "SCRIPT_INVALID"] {
+    for reason in ["AGENT_TERMINATED", "ARGUMENTS_INVALID", "NOT_A_NEIGHBOUR", "SCRIPT_INVALID"] {
         assert!(reasons.contains(reason), "{reasons:?}");
     }
     assert!(events.iter().all(|event| text(event, "sender") != middle.id), "nothing was sent");

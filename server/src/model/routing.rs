@@ -53,6 +53,9 @@ impl State {
         if sender.name.as_str() == name || sender.id.to_string() == name {
             return Err(Rejection::SelfSend { sender: sender.name.clone() });
         }
+        if let Some(ended) = self.ended_neighbour(sender, name) {
+            return Err(Rejection::AgentTerminated { name: ended.name.clone() });
+        }
         match self.resolve(name) {
             Err(rejection @ Rejection::AgentNotFound { .. }) => Err(rejection),
             _ => Err(Rejection::NotANeighbour {
@@ -60,6 +63,17 @@ impl State {
                 recipient: name.to_owned(),
             }),
         }
+    }
+
+    /// The child or sibling that an agent means and that has ended: by name the latest, or by id.
+    /// Looks through all agents, so only after the live ones. A parent outlives its children.
+    fn ended_neighbour(&self, sender: &Agent, name: &str) -> Option<&Agent> {
+        let id = name.parse::<AgentId>().ok();
+        let near = |agent: &Agent| {
+            agent.parent.is_some_and(|parent| parent == sender.id || Some(parent) == sender.parent)
+        };
+        let meant = |agent: &Agent| agent.name.as_str() == name || Some(agent.id) == id;
+        self.agents().rev().find(|agent| !agent.is_live() && meant(agent) && near(agent))
     }
 
     /// The child that an agent means, by name or id.

@@ -6,6 +6,7 @@ mod cancel;
 mod ledger;
 mod lifecycle;
 mod machine;
+mod routing;
 mod scenarios;
 mod team;
 mod world;
