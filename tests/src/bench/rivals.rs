@@ -38,7 +38,7 @@ impl ToolService for Echo {
         request: Request<v1::CallToolRequest>,
     ) -> Result<Response<v1::CallToolResponse>, Status> {
         let error = request.into_inner().name;
-        Ok(Response::new(v1::CallToolResponse { result: None, error }))
+        Ok(Response::new(v1::CallToolResponse { error, ..Default::default() }))
     }
 }
 
