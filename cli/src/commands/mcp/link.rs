@@ -114,7 +114,10 @@ impl Link {
         let lost = tokio::time::timeout(NOTICE, live.wait_for(other)).await;
         lost.map(drop).map_err(|_| {
             let advice = "whether the call had an effect is unknown, so look before you repeat it";
-            Failure::Told(format!("the call broke off: {}; {advice}", status.message()))
+            Failure::Told {
+                text: format!("the call broke off: {}; {advice}", status.message()),
+                reason: String::new(),
+            }
         })
     }
 
