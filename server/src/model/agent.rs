@@ -16,6 +16,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::slots::Place;
+use super::subscription::is_zero;
 use super::turn::Over;
 use super::{
     Account, AgentId, Doing, Message, MessageId, Multicast, Name, Notice, Party, Priority,
@@ -161,11 +162,6 @@ pub struct Agent {
     /// Where it stands in the indexes of the slots; derived.
     #[serde(skip)]
     pub(super) place: Place,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
 }
 
 impl Agent {
