@@ -7,6 +7,7 @@ pub mod daemon;
 pub mod engine;
 pub mod import;
 pub mod journal;
+pub mod launcher;
 mod memory;
 pub mod model;
 pub mod projection;

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use prost::Message;
 use substrat_server::daemon::{Config, Options, environment, run};
+use substrat_server::launcher;
 
 /// Runs teams of LLM agents as durable, supervised sessions on this machine.
 ///
@@ -33,6 +34,10 @@ struct Args {
 }
 
 fn main() -> ExitCode {
+    // What the daemon starts as the first process of an agent's: no option, and not for people.
+    if std::env::args_os().nth(1).is_some_and(|first| first == "init") {
+        return launcher::init::main();
+    }
     let args = Args::parse();
     let Some(home) = args.home.or_else(|| Some(std::env::home_dir()?.join(".substrat"))) else {
         return fail("there is no home folder; give one with --home");

@@ -11,6 +11,7 @@
 
 pub mod harness;
 pub mod judge;
+pub mod launch;
 pub mod mail;
 pub mod mcp;
 pub mod probe;

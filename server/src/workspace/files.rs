@@ -48,6 +48,11 @@ impl Files {
     /// Opens the root of a workspace, and makes it if it is not there. A symbolic link on the way
     /// is not followed: what lies between two roots belongs to agents.
     fn open_root(&self, root: &str) -> io::Result<Dir> {
+        readable(&self.make_root(root)?)
+    }
+
+    /// Opens the root of a workspace as a place to start from.
+    pub(super) fn make_root(&self, root: &str) -> io::Result<OwnedFd> {
         let mut at = OwnedFd::from(self.all()?.into_std_file());
         for part in root.split('/') {
             match mkdirat(&at, part, Mode::RWXU) {
@@ -56,7 +61,12 @@ impl Files {
             }
             at = enter(&at, part)?;
         }
-        readable(&at)
+        Ok(at)
+    }
+
+    /// The folder of all workspaces.
+    pub(super) fn folder(&self) -> &Path {
+        &self.root
     }
 
     /// Removes the folder of a workspace with all that is in it. What is linked is not touched: a
@@ -136,7 +146,7 @@ fn open_real(top: impl AsFd, path: &str) -> io::Result<Dir> {
     readable(&at)
 }
 
-fn enter(dir: impl AsFd, name: impl Arg) -> io::Result<OwnedFd> {
+pub(super) fn enter(dir: impl AsFd, name: impl Arg) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(openat(dir, name, flags, Mode::empty())?)
 }

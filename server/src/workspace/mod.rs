@@ -6,9 +6,13 @@
 
 mod error;
 mod files;
+mod mounts;
+mod settings;
 #[cfg(test)]
 mod tests;
 mod tools;
 
 pub use error::Error;
 pub use files::Files;
+pub use mounts::{Open, Unseen};
+pub use settings::{SandboxSettings, Sandboxing};

@@ -1,0 +1,71 @@
+//! Why a process was not started.
+
+use std::io;
+
+/// Why a process was not started.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The sandbox is required, and cannot be had here.
+    #[error("no process can be started without a sandbox here: {0}")]
+    Unavailable(Unavailable),
+    /// A folder that is to be seen is not there, or is something else.
+    #[error("{path:?} cannot be shown in the workspace: {problem}")]
+    Mount {
+        /// Where it was to be seen; empty for the root.
+        path: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The command is not there, or cannot be run.
+    #[error("{program:?} cannot be run in the workspace: {problem}")]
+    Command {
+        /// The program.
+        program: String,
+        /// What the system said.
+        problem: String,
+    },
+    /// Making the sandbox failed.
+    #[error("the sandbox could not be made: {step}: {problem}")]
+    Setup {
+        /// What was tried.
+        step: String,
+        /// What the system said.
+        problem: String,
+    },
+}
+
+impl Error {
+    /// The failure of a step.
+    pub(super) fn step(step: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self::Setup { step: step.to_owned(), problem: error.to_string() }
+    }
+}
+
+/// Why there is no sandbox, and what mends that.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unavailable {
+    /// bubblewrap is not installed.
+    #[error("bubblewrap is not installed; install the package \"bubblewrap\"")]
+    NotInstalled,
+    /// It lacks an option that is needed.
+    #[error(
+        "{path} lacks an option that is needed; install bubblewrap 0.10 or newer, or the newest of \
+         your distribution"
+    )]
+    TooOld {
+        /// Which one was found.
+        path: String,
+    },
+    /// It runs with the rights of root for ordinary users.
+    #[error("{path} is setuid; remove that with \"chmod u-s {path}\"")]
+    Setuid {
+        /// Which one was found.
+        path: String,
+    },
+    /// The kernel does not let this user make namespaces.
+    #[error("user namespaces are not allowed: {0}")]
+    Namespaces(&'static str),
+    /// Something else.
+    #[error("bubblewrap does not work here: {0}")]
+    Broken(String),
+}

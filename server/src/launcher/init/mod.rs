@@ -1,0 +1,203 @@
+//! The first process of a launch, `substratd init`: it makes the sandbox whole, gives up every
+//! privilege, starts the command, and ends with it everything that the command started.
+//!
+//! Inside of a sandbox it is process 1, so whatever is left when it exits is ended by the kernel.
+//! Without one it adopts what its descendants leave behind, and ends that itself. It listens to
+//! the daemon all the while, and a daemon that is gone ends the launch.
+
+mod privilege;
+mod sweep;
+
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, open, openat2};
+use rustix::mount::{MoveMountFlags, move_mount};
+use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, kill_process_group};
+
+use super::bubblewrap::WORKSPACE;
+use super::control::{Incoming, Setup, Signal, Told, send};
+
+/// Port of the loopback inside of a sandbox at which the daemon's proxy is reached.
+pub const EGRESS_PORT: u16 = 3128;
+
+/// What was tried, and what the system said.
+struct Failure {
+    step: String,
+    error: io::Error,
+    command: bool,
+}
+
+impl Failure {
+    fn at<E: Into<io::Error>>(step: impl Into<String>) -> impl FnOnce(E) -> Self {
+        let step = step.into();
+        move |error| Self { step, error: error.into(), command: false }
+    }
+}
+
+/// Runs a launch to its end. The daemon's socket is on stdin.
+pub fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nothing is left to be done about a stderr that is gone.
+            let _ =
+                writeln!(io::stderr(), "substratd init: {error}; it is for the daemon to start");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> io::Result<()> {
+    privilege::close_inherited()?;
+    let socket = &Arc::new(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?);
+    send(socket, &Told::Hello, &[])?;
+    let mut incoming = Incoming::default();
+    let Some(setup) = incoming.wait::<Setup>(socket)? else { return Ok(()) };
+    let stdio = std::mem::take(&mut incoming.fds);
+    let sandboxed = setup.sandboxed;
+    let command = match start(socket, &setup, stdio) {
+        Ok(command) => command,
+        Err(Failure { step, error, command }) => {
+            return send(socket, &Told::Failed { step, error: error.to_string(), command }, &[]);
+        }
+    };
+    let launch = Arc::new(Launch { command: Mutex::new(Some(command)), sandboxed });
+    let (listening, heard) = (launch.clone(), socket.clone());
+    // Ends with the process.
+    let listener = std::thread::Builder::new().stack_size(256 << 10);
+    listener.spawn(move || listening.listen(&heard, incoming))?;
+    let told = launch.wait(command)?;
+    if !sandboxed {
+        sweep::end_all()?;
+    }
+    send(socket, &told, &[])
+}
+
+/// Makes everything ready and starts the command. Returns its process id.
+fn start(socket: &OwnedFd, setup: &Setup, stdio: Vec<OwnedFd>) -> Result<Pid, Failure> {
+    let mut beside = Vec::new();
+    if setup.sandboxed {
+        for (from, path) in &setup.mounts {
+            place(from, path).map_err(Failure::at(format!("mounting {path:?}")))?;
+        }
+        if setup.egress {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, EGRESS_PORT));
+            beside.push(listener.map_err(Failure::at("listening for the proxy"))?);
+        }
+    } else {
+        sweep::adopt().map_err(Failure::at("adopting what is left behind"))?;
+    }
+    apply_limits(&setup.limits).map_err(Failure::at("setting limits"))?;
+    if setup.sandboxed {
+        privilege::drop_all().map_err(|(step, error)| Failure { step, error, command: false })?;
+    }
+    let mut stdio = stdio.into_iter().map(Stdio::from);
+    let (Some(stdin), Some(stdout), Some(stderr)) = (stdio.next(), stdio.next(), stdio.next())
+    else {
+        return Err(Failure::at("taking its input and output")(io::Error::other("too few")));
+    };
+    let (program, args) = setup.argv.split_first().ok_or_else(|| {
+        Failure::at("starting the command")(io::Error::other("there is no command"))
+    })?;
+    #[expect(clippy::disallowed_methods, reason = "this is what the launcher runs")]
+    let mut command = Command::new(program);
+    command.args(args).env_clear().envs(&setup.env).current_dir(&setup.dir);
+    command.stdin(stdin).stdout(stdout).stderr(stderr);
+    if !setup.terminal {
+        command.process_group(0);
+    }
+    let child = command.spawn().map_err(|error| {
+        let missing = matches!(
+            error.kind(),
+            io::ErrorKind::NotFound
+                | io::ErrorKind::PermissionDenied
+                | io::ErrorKind::NotADirectory
+        );
+        Failure { step: format!("starting {program:?}"), error, command: missing }
+    })?;
+    // Holds the other ends of its input and output.
+    drop(command);
+    let fds: Vec<_> = beside.iter().map(AsFd::as_fd).collect();
+    send(socket, &Told::Ready, &fds).map_err(Failure::at("telling the daemon"))?;
+    // A child's id fits.
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    pid.ok_or_else(|| Failure::at("starting the command")(io::Error::other("no process id")))
+}
+
+fn apply_limits(_: &[String]) -> io::Result<()> {
+    Ok(())
+}
+
+/// Moves a mount to its place below the workspace.
+fn place(from: &str, path: &str) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = open(WORKSPACE, flags, Mode::empty())?;
+    let never = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let to = openat2(&root, path, flags, Mode::empty(), never)?;
+    let whole = MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    Ok(move_mount(CWD, from, &to, "", whole)?)
+}
+
+/// A launch that runs.
+struct Launch {
+    /// The command, until it was waited for: then its process id may be another's.
+    command: Mutex<Option<Pid>>,
+    sandboxed: bool,
+}
+
+impl Launch {
+    fn command(&self) -> MutexGuard<'_, Option<Pid>> {
+        self.command.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does what the daemon says until it is gone, and then ends the launch.
+    fn listen(&self, socket: &OwnedFd, mut incoming: Incoming) {
+        loop {
+            match incoming.wait::<Signal>(socket) {
+                Ok(Some(Signal::Interrupt)) => self.signal(rustix::process::Signal::INT),
+                Ok(Some(Signal::Terminate)) => self.signal(rustix::process::Signal::TERM),
+                Ok(Some(Signal::Kill) | None) | Err(_) => break,
+            }
+        }
+        if !self.sandboxed {
+            // What cannot be ended now is not ended by trying on.
+            let _ = sweep::end_all();
+        }
+        std::process::exit(1);
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        if let Some(pid) = *self.command() {
+            // A group that has ended has nothing to be told.
+            let _ = kill_process_group(pid, signal);
+        }
+    }
+
+    /// Waits for the command, and for whatever else ends meanwhile.
+    fn wait(&self, command: Pid) -> io::Result<Told> {
+        loop {
+            let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            match rustix::process::waitid(WaitId::All, look) {
+                Ok(_) => {}
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            }
+            let mut running = self.command();
+            let Some((pid, status)) = rustix::process::wait(WaitOptions::NOHANG)? else {
+                continue;
+            };
+            if pid == command {
+                *running = None;
+                return Ok(match (status.exit_status(), status.terminating_signal()) {
+                    (Some(code), _) => Told::Exit(code),
+                    (None, signal) => Told::Killed(signal.unwrap_or_default()),
+                });
+            }
+        }
+    }
+}

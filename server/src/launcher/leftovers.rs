@@ -1,0 +1,152 @@
+//! Which processes run: a file for each, so that a daemon that starts after a kill finds and ends
+//! what the one before left.
+//!
+//! A process is named by its number, the clock tick in which it started, and the run of the
+//! machine, so that no other one is taken for it.
+#![allow(clippy::disallowed_methods, reason = "files for a run of the machine, not of the journal")]
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+
+/// How long the end of a leftover is waited for, in seconds.
+const PATIENCE: i64 = 5;
+
+/// Where the records are.
+#[derive(Debug, Clone)]
+pub(super) struct Records {
+    folder: PathBuf,
+}
+
+/// Says that a process runs, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Record {
+    path: PathBuf,
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        // A record that stays names a process that is not there.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl Records {
+    /// Records in a folder, which is made if it is not there.
+    pub(super) fn new(folder: PathBuf) -> io::Result<Self> {
+        std::fs::create_dir_all(&folder)?;
+        Ok(Self { folder })
+    }
+
+    /// Records a process.
+    pub(super) fn add(&self, pid: Pid) -> io::Result<Record> {
+        let started = start_time(pid)?;
+        let path = self.folder.join(format!("{}-{started}", pid.as_raw_nonzero()));
+        std::fs::write(&path, boot_id())?;
+        Ok(Record { path })
+    }
+
+    /// Ends what is recorded and still runs. Returns how many that were.
+    pub(super) fn end_all(&self) -> io::Result<usize> {
+        let boot = boot_id();
+        let mut ended = 0;
+        for entry in std::fs::read_dir(&self.folder)? {
+            let path = entry?.path();
+            // One that cannot be read says nothing that could be trusted.
+            let same_run = std::fs::read_to_string(&path).is_ok_and(|text| text == boot);
+            if let (true, Some(pid)) = (same_run, named(&path)) {
+                end_tree(pid);
+                ended += 1;
+            }
+            std::fs::remove_file(&path)?;
+        }
+        Ok(ended)
+    }
+}
+
+/// The process that a record names, if it is still that one.
+fn named(path: &Path) -> Option<Pid> {
+    let (pid, started) = path.file_name()?.to_str()?.split_once('-')?;
+    let pid = Pid::from_raw(pid.parse().ok()?)?;
+    (started.parse() == Ok(start_time(pid).ok()?)).then_some(pid)
+}
+
+/// Ends a process with all that descend from it: first the ones below, so that none is adopted by
+/// another before it is found.
+fn end_tree(pid: Pid) {
+    // Each of these can only fail for one that has ended.
+    let Ok(open) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+    let _ = kill_process(pid, Signal::STOP);
+    loop {
+        let below = descendants(pid);
+        if below.is_empty() {
+            break;
+        }
+        let left = below.into_iter().filter(|below| kill_process(*below, Signal::KILL).is_ok());
+        if left.filter(|below| !is_zombie(*below)).count() == 0 {
+            break;
+        }
+    }
+    let _ = kill_process(pid, Signal::KILL);
+    wait_for(&open);
+}
+
+/// Waits for the end of a process, for a while.
+pub(super) fn wait_for(process: &OwnedFd) {
+    let mut end = [PollFd::new(process, PollFlags::IN)];
+    let patience = Timespec { tv_sec: PATIENCE, tv_nsec: 0 };
+    // Who does not end in this time is in the hands of the kernel.
+    let _ = poll(&mut end, Some(&patience));
+}
+
+fn descendants(pid: Pid) -> Vec<Pid> {
+    let mut found = children(pid);
+    let mut next = 0;
+    while let Some(child) = found.get(next).copied() {
+        found.extend(children(child));
+        next += 1;
+    }
+    found
+}
+
+/// The children of all threads of a process.
+fn children(pid: Pid) -> Vec<Pid> {
+    let folder = format!("/proc/{}/task", pid.as_raw_nonzero());
+    let Ok(threads) = std::fs::read_dir(folder) else { return Vec::new() };
+    let texts = threads
+        .filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("children")).ok());
+    texts
+        .flat_map(|text| {
+            let numbers = text.split_whitespace().filter_map(|word| word.parse().ok());
+            numbers.filter_map(Pid::from_raw).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// The fields of a process's `stat` after its name, from its state on.
+fn stat(pid: Pid) -> io::Result<Vec<String>> {
+    let text = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()))?;
+    // The name may hold anything, brackets too.
+    let rest = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+    Ok(rest.split_whitespace().map(str::to_owned).collect())
+}
+
+fn is_zombie(pid: Pid) -> bool {
+    stat(pid).map_or(true, |fields| fields.first().is_none_or(|state| state == "Z"))
+}
+
+/// When a process started, in clock ticks since the machine did.
+fn start_time(pid: Pid) -> io::Result<u64> {
+    let fields = stat(pid)?;
+    let field = fields.get(19).and_then(|field| field.parse().ok());
+    field.ok_or_else(|| io::Error::other("its start time cannot be read"))
+}
+
+/// Names the run of the machine.
+fn boot_id() -> String {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    id.map(|id| id.trim().to_owned()).unwrap_or_default()
+}

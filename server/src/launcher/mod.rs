@@ -1,0 +1,344 @@
+//! Starting processes: the one place from which any program of an agent is run.
+//!
+//! ```text
+//!  Launch ─► open what is seen ─► bubblewrap ─► init ─► command
+//!             (file descriptors)    (argv)        │
+//!                 Process ◄── a socket ───────────┘
+//! ```
+//!
+//! A [`Launch`] says what is run and what it sees; the [`Launcher`] opens that, has bubblewrap
+//! build the sandbox, and tells the first process inside, [`init`], what to do. Without a sandbox
+//! it is the same but for bubblewrap. The [`Process`] that comes of it ends, with all that it
+//! started, when it is dropped, and when the daemon dies.
+
+mod bubblewrap;
+mod control;
+mod error;
+pub mod init;
+mod leftovers;
+mod outer;
+mod probe;
+mod process;
+mod system;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::net::unix::pipe;
+
+pub use self::bubblewrap::{Bound, HOME, Part, Plan, TOOL_SOCKET, WORKSPACE, argv};
+use self::control::Setup;
+pub use self::error::{Error, Unavailable};
+use self::leftovers::Records;
+use self::outer::Outer;
+pub use self::probe::Bubblewrap;
+use self::process::Waiting;
+pub use self::process::{Exit, Process};
+use self::system::System;
+use crate::model::{Access, World};
+use crate::workspace::{Files, Open, SandboxSettings, Sandboxing};
+
+/// Where programs are looked for.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Variables of the daemon that a process is given: how to speak and what time it is.
+const INHERITED: &[&str] = &["LANG", "LANGUAGE", "TZ"];
+
+/// A folder or file of the host that a process needs beside its workspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bind {
+    /// Where it lies on the host.
+    pub host: PathBuf,
+    /// Where it is seen: an absolute path outside of the workspace.
+    pub at: String,
+    /// What may be done there.
+    pub access: Access,
+}
+
+/// Something to be run.
+#[derive(Debug, Clone, Default)]
+pub struct Launch {
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// Variables beside the usual ones and those of the workspace.
+    pub env: BTreeMap<String, String>,
+    /// What it sees; none for an empty workspace that is gone with the process.
+    pub world: Option<World>,
+    /// Working directory, as a normal path in the workspace.
+    pub dir: String,
+    /// What else it needs.
+    pub binds: Vec<Bind>,
+    /// The tool socket of its agent on the host.
+    pub tool_socket: Option<PathBuf>,
+    /// Whether it reaches the daemon's proxy where it does not see the network.
+    pub egress: bool,
+    /// Size of its terminal, in rows and columns; none for pipes.
+    pub terminal: Option<(u16, u16)>,
+}
+
+/// A process with the near ends of its input and output.
+#[derive(Debug)]
+pub struct Launched {
+    /// The process.
+    pub process: Process,
+    /// Its input and output.
+    pub ends: Ends,
+    /// Accepts what goes to the proxy from inside.
+    pub egress: Option<std::net::TcpListener>,
+    /// Why it runs without a sandbox, if it does.
+    pub unsandboxed: Option<String>,
+}
+
+/// The near ends of a process's input and output.
+#[derive(Debug)]
+pub enum Ends {
+    /// Pipes.
+    Pipes {
+        /// To its stdin.
+        stdin: pipe::Sender,
+        /// From its stdout.
+        stdout: pipe::Receiver,
+        /// From its stderr.
+        stderr: pipe::Receiver,
+    },
+    /// The near side of its terminal.
+    Terminal(OwnedFd),
+}
+
+/// Starts processes. Clones are the same launcher.
+#[derive(Debug, Clone)]
+pub struct Launcher {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    files: Files,
+    settings: SandboxSettings,
+    records: Records,
+    /// Where the sandbox's own files of `/etc` are.
+    etc: PathBuf,
+    /// The daemon's program: the first process of every launch.
+    program: PathBuf,
+    ready: tokio::sync::Mutex<Option<Arc<Ready>>>,
+}
+
+/// What every sandbox is made with.
+#[derive(Debug)]
+struct Ready {
+    bubblewrap: Bubblewrap,
+    system: System,
+    /// This program, which is the first process of a sandbox.
+    init: PathBuf,
+    tmp_bytes: u64,
+}
+
+impl Launcher {
+    /// A launcher that keeps its own files in a folder. `program` is the daemon's.
+    pub fn new(
+        folder: &Path,
+        program: &Path,
+        files: Files,
+        settings: SandboxSettings,
+    ) -> io::Result<Self> {
+        let records = Records::new(folder.join("processes"))?;
+        let etc = folder.join("etc");
+        let ready = tokio::sync::Mutex::new(None);
+        let program = keep(program, &folder.join("init"))?;
+        Ok(Self { inner: Arc::new(Inner { files, settings, records, etc, program, ready }) })
+    }
+
+    /// Ends the processes that a daemon which was killed left. Returns how many there were. To be
+    /// called before any is started.
+    pub fn end_leftovers(&self) -> io::Result<usize> {
+        self.inner.records.end_all()
+    }
+
+    /// Its settings.
+    pub fn settings(&self) -> &SandboxSettings {
+        &self.inner.settings
+    }
+
+    /// Whether there is a sandbox here, and which. It is looked for until one is found.
+    pub async fn sandbox(&self) -> Result<Bubblewrap, Unavailable> {
+        self.ready().await.map(|ready| ready.bubblewrap.clone())
+    }
+
+    async fn ready(&self) -> Result<Arc<Ready>, Unavailable> {
+        let mut known = self.inner.ready.lock().await;
+        if let Some(ready) = &*known {
+            return Ok(ready.clone());
+        }
+        let bubblewrap = probe::find()?;
+        let system = System::look(&self.inner.etc, &self.inner.settings.system_paths);
+        let system = system.map_err(|error| Unavailable::Broken(error.to_string()))?;
+        let tmp_bytes = self.inner.settings.tmp_bytes;
+        let init = self.inner.program.clone();
+        let ready = Arc::new(Ready { bubblewrap, system, init, tmp_bytes });
+        self.try_out(&ready).await?;
+        Ok(known.insert(ready).clone())
+    }
+
+    /// Starts a process in a sandbox, to see whether that works here.
+    async fn try_out(&self, ready: &Ready) -> Result<(), Unavailable> {
+        let launch = Launch { argv: vec!["true".to_owned()], ..Launch::default() };
+        let tried = self.start_in(Some(ready), launch, Vec::new()).await;
+        let mut launched = tried.map_err(|error| probe::explain(&ready.bubblewrap, &error))?;
+        match launched.process.wait().await {
+            Exit::Code(0) => Ok(()),
+            other => Err(Unavailable::Broken(format!("a trial run came to {other}"))),
+        }
+    }
+
+    /// Starts a process.
+    ///
+    /// # Errors
+    ///
+    /// See [`Error`]; nothing of the process is left then.
+    pub async fn start(&self, launch: Launch) -> Result<Launched, Error> {
+        let (ready, unsandboxed) = match self.inner.settings.policy {
+            Sandboxing::Off => (None, Some("sandbox.policy is \"off\"".to_owned())),
+            policy => match (self.ready().await, policy) {
+                (Ok(ready), _) => (Some(ready), None),
+                (Err(no), Sandboxing::Preferred) => (None, Some(no.to_string())),
+                (Err(no), _) => return Err(Error::Unavailable(no)),
+            },
+        };
+        let open = match &launch.world {
+            Some(world) => {
+                let (files, world) = (self.inner.files.clone(), world.clone());
+                let opening = tokio::task::spawn_blocking(move || files.open(&world)).await;
+                let opened = opening.map_err(|error| Error::step("opening it")(error.into()))?;
+                opened.map_err(|no| Error::Mount { path: no.path, problem: no.problem })?
+            }
+            None => Vec::new(),
+        };
+        let mut launched = self.start_in(ready.as_deref(), launch, open).await?;
+        launched.unsandboxed = unsandboxed;
+        Ok(launched)
+    }
+
+    async fn start_in(
+        &self,
+        ready: Option<&Ready>,
+        launch: Launch,
+        open: Vec<Open>,
+    ) -> Result<Launched, Error> {
+        let outer = match ready {
+            Some(ready) => Outer::sandbox(ready, &launch, &open)?,
+            None => Outer::bare(&self.inner.program),
+        };
+        let setup = self.setup(&launch, &open, ready.is_some());
+        let (ends, far) = ends(launch.terminal).map_err(Error::step("making its input"))?;
+        let (child, control) = outer.spawn().map_err(Error::step("starting it"))?;
+        drop(open);
+        let waiting = Waiting::hello(child, control, &self.inner.records).await?;
+        let far: Vec<_> = far.iter().map(AsFd::as_fd).collect();
+        let (process, beside) = waiting.start(&setup, &far).await?;
+        let egress = beside.into_iter().next().map(std::net::TcpListener::from);
+        Ok(Launched { process, ends, egress, unsandboxed: None })
+    }
+
+    fn setup(&self, launch: &Launch, open: &[Open], sandboxed: bool) -> Setup {
+        let mut env: BTreeMap<String, String> = BTreeMap::new();
+        let inherited = INHERITED.iter().map(|name| (*name).to_owned());
+        env.extend(inherited.filter_map(|name| Some((name.clone(), std::env::var(name).ok()?))));
+        let mut set = |name: &str, value: &str| _ = env.insert(name.to_owned(), value.to_owned());
+        let home = self.home(launch, sandboxed);
+        set("PATH", PATH);
+        set("HOME", if sandboxed { HOME } else { &home });
+        set("USER", "agent");
+        set("LOGNAME", "agent");
+        set("SHELL", "/bin/sh");
+        set("TMPDIR", "/tmp");
+        if launch.terminal.is_some() {
+            set("TERM", "xterm-256color");
+        }
+        if let Some(socket) = &launch.tool_socket {
+            let host = socket.to_string_lossy();
+            set("SUBSTRAT_TOOL_SOCKET", if sandboxed { TOOL_SOCKET } else { &host });
+        }
+        env.extend(launch.world.iter().flat_map(|world| world.env.clone()));
+        env.extend(launch.env.clone());
+        let root = if sandboxed { WORKSPACE } else { &home };
+        let mounts = open.iter().filter(|open| sandboxed && !open.path.is_empty());
+        Setup {
+            argv: launch.argv.clone(),
+            env,
+            dir: if launch.dir.is_empty() {
+                root.to_owned()
+            } else {
+                format!("{root}/{}", launch.dir)
+            },
+            mounts: (0..)
+                .zip(mounts)
+                .map(|(n, at)| (bubblewrap::aside(n), at.path.clone()))
+                .collect(),
+            limits: Vec::new(),
+            egress: sandboxed && launch.egress && !launch.world.as_ref().is_some_and(|w| w.network),
+            terminal: launch.terminal.is_some(),
+            sandboxed,
+        }
+    }
+
+    /// Where a process without a sandbox starts: the root of its workspace.
+    fn home(&self, launch: &Launch, sandboxed: bool) -> String {
+        let root = launch.world.as_ref().filter(|_| !sandboxed).and_then(|w| w.mounts.get(""));
+        let path = root.map(|root| self.inner.files.host_path(&root.source));
+        path.map_or_else(|| "/tmp".to_owned(), |path| path.to_string_lossy().into_owned())
+    }
+}
+
+/// Gives a program a second name, under which it stays when its file is replaced.
+#[expect(clippy::disallowed_methods, reason = "a file for a run of the daemon")]
+fn keep(program: &Path, kept: &Path) -> io::Result<PathBuf> {
+    match std::fs::remove_file(kept) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    // Fails across file systems, and for a file of another user.
+    if std::fs::hard_link(program, kept).is_err() {
+        std::fs::copy(program, kept)?;
+    }
+    Ok(kept.to_owned())
+}
+
+/// The two sides of a process's input and output: the near ends, and what it is given.
+fn ends(terminal: Option<(u16, u16)>) -> io::Result<(Ends, Vec<OwnedFd>)> {
+    use rustix::fs::OFlags;
+    if let Some((rows, columns)) = terminal {
+        let flags = rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY;
+        let near = rustix::pty::openpt(flags | rustix::pty::OpenptFlags::CLOEXEC)?;
+        rustix::pty::unlockpt(&near)?;
+        let far = rustix::pty::ioctl_tiocgptpeer(&near, flags | rustix::pty::OpenptFlags::CLOEXEC)?;
+        resize(&near, rows, columns)?;
+        rustix::fs::fcntl_setfl(&near, rustix::fs::fcntl_getfl(&near)? | OFlags::NONBLOCK)?;
+        let others = [far.try_clone()?, far.try_clone()?];
+        return Ok((Ends::Terminal(near), std::iter::once(far).chain(others).collect()));
+    }
+    let (far_in, near_in) = io::pipe()?;
+    let (near_out, far_out) = io::pipe()?;
+    let (near_err, far_err) = io::pipe()?;
+    let ends = Ends::Pipes {
+        stdin: pipe::Sender::from_owned_fd(near_in.into())?,
+        stdout: pipe::Receiver::from_owned_fd(near_out.into())?,
+        stderr: pipe::Receiver::from_owned_fd(near_err.into())?,
+    };
+    Ok((ends, vec![far_in.into(), far_out.into(), far_err.into()]))
+}
+
+/// Sets the size of a terminal.
+pub fn resize(terminal: impl AsFd, rows: u16, columns: u16) -> io::Result<()> {
+    let size =
+        rustix::termios::Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    Ok(rustix::termios::tcsetwinsize(terminal, size)?)
+}
+
+/// The number of an open descriptor, for a command line.
+fn number(fd: &impl AsRawFd) -> i32 {
+    fd.as_raw_fd()
+}

@@ -1,0 +1,97 @@
+//! The process that the daemon itself starts: bubblewrap, or init where there is no sandbox.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Stdio;
+
+use command_fds::CommandFdExt;
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use tokio::process::{Child, Command};
+
+use super::bubblewrap::{Bound, Plan, TOOL_SOCKET, WORKSPACE, argv};
+use super::{Error, Launch, Ready, number};
+use crate::model::Access;
+use crate::workspace::Open;
+
+/// What is to be started.
+pub(super) struct Outer {
+    command: Command,
+}
+
+impl Outer {
+    /// Init alone.
+    pub(super) fn bare(init: &Path) -> Self {
+        let mut command = new_command(init);
+        command.arg("init");
+        Self { command }
+    }
+
+    /// bubblewrap around init.
+    pub(super) fn sandbox(ready: &Ready, launch: &Launch, open: &[Open]) -> Result<Self, Error> {
+        let network = launch.world.as_ref().is_some_and(|world| world.network);
+        let mut held: Vec<OwnedFd> = Vec::new();
+        let mut hold = |fd: OwnedFd| {
+            let number = number(&fd);
+            held.push(fd);
+            number
+        };
+        let mut bounds = Vec::new();
+        for open in open {
+            let folder = open.folder.try_clone().map_err(Error::step("opening it"))?;
+            bounds.push((open.path.as_str(), hold(folder), open.access));
+        }
+        let bound =
+            |&(path, fd, access): &(&str, i32, Access)| Bound { fd, at: path.to_owned(), access };
+        let root = bounds.iter().find(|(path, ..)| path.is_empty());
+        let root = root.map(|(_, fd, access)| Bound {
+            fd: *fd,
+            at: WORKSPACE.to_owned(),
+            access: *access,
+        });
+        let mounts: Vec<Bound> =
+            bounds.iter().filter(|(path, ..)| !path.is_empty()).map(bound).collect();
+        let mut binds = Vec::new();
+        for bind in &launch.binds {
+            let missing = |error: io::Error| Error::Mount {
+                path: bind.host.display().to_string(),
+                problem: error.to_string(),
+            };
+            let fd = hold(open_path(&bind.host).map_err(missing)?);
+            binds.push(Bound { fd, at: bind.at.clone(), access: bind.access });
+        }
+        if let Some(socket) = &launch.tool_socket {
+            let fd = hold(open_path(socket).map_err(Error::step("opening its tool socket"))?);
+            binds.push(Bound { fd, at: TOOL_SOCKET.to_owned(), access: Access::ReadOnly });
+        }
+        let init = hold(open_path(&ready.init).map_err(Error::step("opening this program"))?);
+        let system = if network { &ready.system.online } else { &ready.system.offline };
+        let tmp_bytes = ready.tmp_bytes;
+        let (mounts, binds) = (mounts.as_slice(), binds.as_slice());
+        let plan = Plan { system, root, mounts, binds, init, network, tmp_bytes };
+        let mut command = new_command(&ready.bubblewrap.path);
+        command.args(argv(&plan)).preserved_fds(held).kill_on_drop(true);
+        Ok(Self { command })
+    }
+
+    /// Starts it. Returns the near end of the socket that is its stdin.
+    pub(super) fn spawn(mut self) -> io::Result<(Child, UnixStream)> {
+        let (near, far) = UnixStream::pair()?;
+        self.command.stdin(Stdio::from(OwnedFd::from(far)));
+        let child = self.command.spawn()?;
+        Ok((child, near))
+    }
+}
+
+fn new_command(program: &Path) -> Command {
+    #[expect(clippy::disallowed_methods, reason = "this is the launcher")]
+    let mut command = Command::new(program);
+    command.env_clear().current_dir("/").stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+}
+
+/// Opens something to be bound, following symbolic links: its path is the user's own.
+fn open_path(path: &Path) -> io::Result<OwnedFd> {
+    Ok(openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
+}

@@ -1,0 +1,304 @@
+//! A process that was launched: its signals and its end.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream as StdStream;
+use std::time::Duration;
+
+use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
+use serde::de::DeserializeOwned;
+use tokio::io::{AsyncReadExt, Interest};
+use tokio::net::UnixStream;
+use tokio::process::Child;
+
+use super::Error;
+use super::control::{Incoming, Setup, Signal, Told, send};
+use super::leftovers::{self, Record, Records};
+
+/// How long a launch may take until its command runs.
+const START: Duration = Duration::from_secs(30);
+/// How long the end of a process that was killed is waited for.
+const KILLED: Duration = Duration::from_secs(10);
+/// Most of what bubblewrap says that is kept, in bytes.
+const MAX_SAID: u64 = 4 << 10;
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// With this exit code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+    /// Together with its sandbox, from outside.
+    Gone,
+}
+
+impl std::fmt::Display for Exit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exit {code}"),
+            Self::Signal(number) => {
+                let name = nix::sys::signal::Signal::try_from(*number);
+                write!(f, "signal {number} ({})", name.map_or("?", |signal| signal.as_str()))
+            }
+            Self::Gone => f.write_str("ended with its sandbox"),
+        }
+    }
+}
+
+/// A process that runs. It ends, with all that it started, when this is dropped.
+#[derive(Debug)]
+pub struct Process {
+    control: UnixStream,
+    incoming: Incoming,
+    /// The first process of the launch.
+    init: OwnedFd,
+    pid: Pid,
+    child: Child,
+    sandboxed: bool,
+    /// What init said of its command.
+    told: Option<Exit>,
+    /// Set when no process of it is left.
+    exit: Option<Exit>,
+    _record: Record,
+}
+
+/// A launch whose first process runs, and waits to be told what to do.
+pub(super) struct Waiting {
+    control: UnixStream,
+    incoming: Incoming,
+    init: OwnedFd,
+    pub(super) pid: Pid,
+    child: Child,
+    record: Record,
+}
+
+impl Waiting {
+    /// Waits until the first process says hello, and records it.
+    pub(super) async fn hello(
+        mut child: Child,
+        control: StdStream,
+        records: &Records,
+    ) -> Result<Self, Error> {
+        control.set_nonblocking(true).map_err(Error::step("preparing the socket"))?;
+        rustix::net::sockopt::set_socket_passcred(&control, true)
+            .map_err(|error| Error::step("preparing the socket")(error.into()))?;
+        let control = UnixStream::from_std(control).map_err(Error::step("preparing the socket"))?;
+        let mut incoming = Incoming::default();
+        let told = tokio::time::timeout(START, next::<Told>(&control, &mut incoming)).await;
+        let pid = match (told, incoming.pid) {
+            (Ok(Ok(Some(Told::Hello))), Some(pid)) => pid,
+            (told, _) => return Err(said(&mut child, told.is_err()).await),
+        };
+        let lost = |error: rustix::io::Errno| Error::step("finding the process")(error.into());
+        let init = pidfd_open(pid, PidfdFlags::empty()).map_err(lost)?;
+        let record = records.add(pid).map_err(Error::step("recording the process"))?;
+        Ok(Self { control, incoming, init, pid, child, record })
+    }
+
+    /// Has the command started. Returns what came with it: the listener of the proxy, if one was
+    /// asked for.
+    pub(super) async fn start(
+        mut self,
+        setup: &Setup,
+        stdio: &[BorrowedFd<'_>],
+    ) -> Result<(Process, Vec<OwnedFd>), Error> {
+        let step = "starting the command";
+        let socket = rustix::io::dup(&self.control).map_err(|no| Error::step(step)(no.into()))?;
+        deliver(&self.control, &socket, setup, stdio).await.map_err(Error::step(step))?;
+        let told = tokio::time::timeout(START, next::<Told>(&self.control, &mut self.incoming));
+        match told.await {
+            Ok(Ok(Some(Told::Ready))) => {}
+            Ok(Ok(Some(Told::Failed { step, error, command }))) => {
+                return Err(match (command, setup.argv.first()) {
+                    (true, Some(program)) => {
+                        Error::Command { program: program.clone(), problem: error }
+                    }
+                    _ => Error::Setup { step, problem: error },
+                });
+            }
+            told => return Err(said(&mut self.child, told.is_err()).await),
+        }
+        let beside = std::mem::take(&mut self.incoming.fds);
+        let process = Process {
+            control: self.control,
+            incoming: self.incoming,
+            init: self.init,
+            pid: self.pid,
+            child: self.child,
+            sandboxed: setup.sandboxed,
+            told: None,
+            exit: None,
+            _record: self.record,
+        };
+        Ok((process, beside))
+    }
+}
+
+/// Sends a line of any length on a socket that does not block.
+async fn deliver(
+    control: &UnixStream,
+    socket: &OwnedFd,
+    setup: &Setup,
+    stdio: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    let line = super::control::encode(setup)?;
+    let mut sent = 0;
+    while sent < line.len() {
+        control.writable().await?;
+        let beside = if sent == 0 { stdio } else { &[] };
+        let done = control.try_io(Interest::WRITABLE, || {
+            super::control::send_bytes(socket, &line[sent..], beside)
+        });
+        match done {
+            Ok(count) => sent += count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// The next line. None when the other end has closed.
+async fn next<T: DeserializeOwned>(
+    control: &UnixStream,
+    incoming: &mut Incoming,
+) -> io::Result<Option<T>> {
+    loop {
+        if let Some(line) = incoming.line() {
+            return line.map(Some);
+        }
+        control.readable().await?;
+        match control.try_io(Interest::READABLE, || incoming.receive(control)) {
+            Ok(true) => {}
+            Ok(false) => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Why a launch did not come up, in the words of what was to make it.
+async fn said(child: &mut Child, timed_out: bool) -> Error {
+    let step = "making it".to_owned();
+    if timed_out {
+        // It is waited for when it is dropped.
+        let _ = child.start_kill();
+        return Error::Setup { step, problem: "it took too long".to_owned() };
+    }
+    let mut text = String::new();
+    if let Some(stderr) = child.stderr.take() {
+        // What was read before an error is what there is.
+        let _ = stderr.take(MAX_SAID).read_to_string(&mut text).await;
+    }
+    let problem = match text.trim() {
+        "" => "it ended without a word".to_owned(),
+        said => said.to_owned(),
+    };
+    Error::Setup { step, problem }
+}
+
+impl Process {
+    /// The first process of the launch, as the host numbers it.
+    pub fn pid(&self) -> i32 {
+        self.pid.as_raw_nonzero().get()
+    }
+
+    /// Whether it runs in a sandbox.
+    pub fn is_sandboxed(&self) -> bool {
+        self.sandboxed
+    }
+
+    /// Asks it to stop what it does: SIGINT to its process group.
+    pub fn interrupt(&self) {
+        self.signal(Signal::Interrupt);
+    }
+
+    /// Asks it to end: SIGTERM to its process group.
+    pub fn terminate(&self) {
+        self.signal(Signal::Terminate);
+    }
+
+    fn signal(&self, signal: Signal) {
+        // One that has ended, or that takes no more, has nothing to be told.
+        let _ = send(&self.control, &signal, &[]);
+    }
+
+    /// Waits for its end, and that of all that it started.
+    pub async fn wait(&mut self) -> Exit {
+        if let Some(exit) = self.exit {
+            return exit;
+        }
+        while self.told.is_none() {
+            self.told = match next::<Told>(&self.control, &mut self.incoming).await {
+                Ok(Some(Told::Exit(code))) => Some(Exit::Code(code)),
+                Ok(Some(Told::Killed(signal))) => Some(Exit::Signal(signal)),
+                Ok(Some(_)) => None,
+                Ok(None) | Err(_) => Some(Exit::Gone),
+            };
+        }
+        self.ended().await;
+        let exit = self.told.unwrap_or(Exit::Gone);
+        self.exit = Some(exit);
+        exit
+    }
+
+    /// Waits until no process of it is left.
+    async fn ended(&mut self) {
+        // Fails only for one that was waited for.
+        let _ = self.child.wait().await;
+        // What was started by the daemon has ended, and init with it, unless somebody killed only
+        // the former.
+        if let Ok(init) = self.init.try_clone() {
+            let waited = tokio::task::spawn_blocking(move || leftovers::wait_for(&init));
+            let _ = waited.await;
+        }
+    }
+
+    /// Ends it: asks it, and kills it when it has not ended after `grace`.
+    pub async fn stop(&mut self, grace: Duration) -> Exit {
+        if self.exit.is_none() && !grace.is_zero() {
+            self.terminate();
+            if let Ok(exit) = tokio::time::timeout(grace, self.wait()).await {
+                return exit;
+            }
+        }
+        self.kill().await
+    }
+
+    /// Ends it at once, and waits until no process of it is left.
+    pub async fn kill(&mut self) -> Exit {
+        if self.exit.is_none() {
+            self.kill_now();
+            if tokio::time::timeout(KILLED, self.wait()).await.is_err() {
+                tracing::error!(pid = self.pid(), "a process does not end although it was killed");
+                self.exit = Some(Exit::Gone);
+            }
+        }
+        self.exit.unwrap_or(Exit::Gone)
+    }
+
+    fn kill_now(&self) {
+        if self.sandboxed {
+            // The kernel ends with it whatever is in its process namespace.
+            let _ = pidfd_send_signal(&self.init, rustix::process::Signal::KILL);
+        } else {
+            self.signal(Signal::Kill);
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.exit.is_none() {
+            self.kill_now();
+        }
+    }
+}
+
+impl AsFd for Process {
+    /// A descriptor of its first process, which becomes readable when that has ended.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.init.as_fd()
+    }
+}

@@ -1,0 +1,107 @@
+//! Opening what an agent sees, for a sandbox to show.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+
+use super::Files;
+use super::files::enter;
+use crate::model::{Access, Mount, Source, World, covers};
+
+/// A folder that is shown, held open.
+#[derive(Debug)]
+pub struct Open {
+    /// Where it is seen, in the workspace; empty for the root.
+    pub path: String,
+    /// The folder.
+    pub folder: OwnedFd,
+    /// What may be done there.
+    pub access: Access,
+}
+
+/// A folder that cannot be shown.
+#[derive(Debug)]
+pub struct Unseen {
+    /// Where it was to be seen, in the workspace; empty for the root.
+    pub path: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl Files {
+    /// Opens every folder that is shown, the root first and each before what lies in it, and makes
+    /// the folders at which they are seen. No symbolic link is followed anywhere.
+    ///
+    /// # Errors
+    ///
+    /// The first folder that is not there, or at whose place something else is.
+    pub fn open(&self, world: &World) -> Result<Vec<Open>, Unseen> {
+        let mut open: Vec<Open> = Vec::new();
+        for (path, mount) in &world.mounts {
+            let unseen = |error: io::Error| Unseen {
+                path: path.clone(),
+                problem: match &mount.source {
+                    Source::Host(host) => format!("the folder {host:?}: {}", explain(&error)),
+                    Source::Workspaces(_) => explain(&error),
+                },
+            };
+            let folder = self.open_source(mount).map_err(unseen)?;
+            if let Some(around) = open.iter().rev().find(|around| covers(&around.path, path)) {
+                let rest = path[around.path.len()..].trim_start_matches('/');
+                make_place(&around.folder, rest).map_err(|error| Unseen {
+                    path: path.clone(),
+                    problem: format!("at its place: {}", explain(&error)),
+                })?;
+            }
+            open.push(Open { path: path.clone(), folder, access: mount.access });
+        }
+        Ok(open)
+    }
+
+    fn open_source(&self, mount: &Mount) -> io::Result<OwnedFd> {
+        match &mount.source {
+            Source::Workspaces(root) => self.make_root(root),
+            Source::Host(path) => {
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                let mut at = openat(CWD, "/", flags, Mode::empty())?;
+                for part in path.split('/').filter(|part| !part.is_empty()) {
+                    at = enter(&at, part)?;
+                }
+                Ok(at)
+            }
+        }
+    }
+
+    /// Where a folder lies on the host.
+    pub fn host_path(&self, source: &Source) -> PathBuf {
+        match source {
+            Source::Workspaces(root) => self.folder().join(root),
+            Source::Host(path) => PathBuf::from(path),
+        }
+    }
+}
+
+/// Makes the folders of a path where they are missing.
+fn make_place(within: &OwnedFd, path: &str) -> io::Result<()> {
+    let mut at = enter(within, ".")?;
+    for part in path.split('/').filter(|part| !part.is_empty()) {
+        match mkdirat(&at, part, Mode::RWXU) {
+            // A read-only file system may hold it already; else entering says that it does not.
+            Ok(()) | Err(rustix::io::Errno::EXIST | rustix::io::Errno::ROFS) => {}
+            Err(error) => return Err(error.into()),
+        }
+        at = enter(&at, part)?;
+    }
+    Ok(())
+}
+
+fn explain(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "it is not there any more".to_owned(),
+        io::ErrorKind::NotADirectory => "it is no folder, or a symbolic link".to_owned(),
+        io::ErrorKind::PermissionDenied => "the daemon may not open it".to_owned(),
+        _ => error.to_string(),
+    }
+}
