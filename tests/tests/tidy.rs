@@ -22,13 +22,15 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("journal", &[]),
     ("projection", &["model", "journal"]),
-    ("provider", &["model"]),
+    ("provider", &["model", "launcher"]),
     ("workspace", &["model"]),
-    ("engine", &["model", "journal", "provider", "workspace"]),
+    ("launcher", &["model", "workspace"]),
+    ("engine", &["model", "journal", "provider", "workspace", "launcher"]),
     ("recovery", &["model", "journal", "projection"]),
     ("import", &["model", "journal", "projection"]),
-    // The last three are what it shows: kinds of output, what recovery found, roots on the host.
-    ("service", &["model", "engine", "provider", "recovery", "workspace"]),
+    // The last four are what it shows: kinds of output, what recovery found, roots on the host,
+    // limits in force.
+    ("service", &["model", "engine", "provider", "recovery", "workspace", "launcher"]),
     (
         "daemon",
         &[
@@ -37,6 +39,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "projection",
             "provider",
             "workspace",
+            "launcher",
             "engine",
             "recovery",
             "import",
@@ -51,7 +54,19 @@ const OUTSIDE: &[(&str, &[&str])] = &[
     ("substrat_proto", &["service", "daemon"]),
     ("rhai", &["provider"]),
     ("cap_std", &["workspace"]),
-    ("tokio", &["journal", "projection", "provider", "engine", "recovery", "service", "daemon"]),
+    (
+        "tokio",
+        &[
+            "journal",
+            "projection",
+            "provider",
+            "launcher",
+            "engine",
+            "recovery",
+            "service",
+            "daemon",
+        ],
+    ),
 ];
 
 /// Crates, and which others of this project each may use.

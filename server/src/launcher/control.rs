@@ -40,8 +40,8 @@ pub(super) struct Setup {
     pub(super) dir: String,
     /// Mounts to be moved below the workspace: where each is, and its path there.
     pub(super) mounts: Vec<(String, String)>,
-    /// Limits of the process, as [`super::limits`] writes them.
-    pub(super) limits: Vec<String>,
+    /// Limits of the process, as [`super::limits::Rlimits`] writes them.
+    pub(super) limits: String,
     /// Whether to listen for what goes to the daemon's proxy.
     pub(super) egress: bool,
     /// Whether its stdin is a terminal that it is to control.

@@ -11,11 +11,13 @@
 //! it is the same but for bubblewrap. The [`Process`] that comes of it ends, with all that it
 //! started, when it is dropped, and when the daemon dies.
 
+mod bounds;
 mod bubblewrap;
 mod control;
 mod error;
 pub mod init;
 mod leftovers;
+pub mod limits;
 mod outer;
 mod probe;
 mod process;
@@ -31,6 +33,7 @@ use std::sync::Arc;
 
 use tokio::net::unix::pipe;
 
+use self::bounds::Bounds;
 pub use self::bubblewrap::{Bound, HOME, Part, Plan, TOOL_SOCKET, WORKSPACE, argv};
 use self::control::Setup;
 pub use self::error::{Error, Unavailable};
@@ -40,7 +43,7 @@ pub use self::probe::Bubblewrap;
 use self::process::Waiting;
 pub use self::process::{Exit, Process};
 use self::system::System;
-use crate::model::{Access, World};
+use crate::model::{Access, Limits, WorkspaceId, World};
 use crate::workspace::{Files, Open, SandboxSettings, Sandboxing};
 
 /// Where programs are looked for.
@@ -125,6 +128,7 @@ struct Inner {
     /// The daemon's program: the first process of every launch.
     program: PathBuf,
     ready: tokio::sync::Mutex<Option<Arc<Ready>>>,
+    bounds: Bounds,
 }
 
 /// What every sandbox is made with.
@@ -149,13 +153,27 @@ impl Launcher {
         let etc = folder.join("etc");
         let ready = tokio::sync::Mutex::new(None);
         let program = keep(program, &folder.join("init"))?;
-        Ok(Self { inner: Arc::new(Inner { files, settings, records, etc, program, ready }) })
+        let bounds = Bounds::new(folder, settings.limits);
+        let inner = Inner { files, settings, records, etc, program, ready, bounds };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Ends the processes that a daemon which was killed left. Returns how many there were. To be
     /// called before any is started.
-    pub fn end_leftovers(&self) -> io::Result<usize> {
-        self.inner.records.end_all()
+    pub async fn end_leftovers(&self) -> io::Result<usize> {
+        let records = self.inner.records.clone();
+        let ended = tokio::task::spawn_blocking(move || records.end_all()).await??;
+        Ok(ended + self.inner.bounds.sweep().await?)
+    }
+
+    /// Limits as they are in force in a workspace that names these, and how, a line each.
+    pub fn limits_in_force(&self, named: Limits) -> Vec<String> {
+        self.inner.bounds.in_force(named, self.inner.settings.policy != Sandboxing::Off)
+    }
+
+    /// Sets new limits on what runs in a workspace.
+    pub fn update_limits(&self, workspace: WorkspaceId, named: Limits) -> io::Result<()> {
+        self.inner.bounds.update(workspace, named)
     }
 
     /// Its settings.
@@ -228,22 +246,37 @@ impl Launcher {
         launch: Launch,
         open: Vec<Open>,
     ) -> Result<Launched, Error> {
+        let mounts = open.iter().filter(|open| ready.is_some() && !open.path.is_empty());
+        let mounts = mounts.enumerate().map(|(n, at)| (bubblewrap::aside(n), at.path.clone()));
+        let mounts = mounts.collect();
         let outer = match ready {
             Some(ready) => Outer::sandbox(ready, &launch, &open)?,
             None => Outer::bare(&self.inner.program),
         };
-        let setup = self.setup(&launch, &open, ready.is_some());
         let (ends, far) = ends(launch.terminal).map_err(Error::step("making its input"))?;
         let (child, control) = outer.spawn().map_err(Error::step("starting it"))?;
-        drop(open);
-        let waiting = Waiting::hello(child, control, &self.inner.records).await?;
+        let inner = &self.inner;
+        let waiting = Waiting::hello(child, control, &inner.records).await?;
+        let root = match &launch.world {
+            Some(_) => PathBuf::from(self.home(&launch, false)),
+            // Nothing of it is on a disk.
+            None => inner.etc.clone(),
+        };
+        let bound = inner.bounds.prepare(&launch, root, waiting.pid, ready.is_some())?;
+        let setup = self.setup(&launch, mounts, bound.rlimits.to_string(), ready.is_some());
         let far: Vec<_> = far.iter().map(AsFd::as_fd).collect();
-        let (process, beside) = waiting.start(&setup, &far).await?;
+        let (process, beside) = waiting.start(&setup, &far, &inner.bounds, bound).await?;
         let egress = beside.into_iter().next().map(std::net::TcpListener::from);
         Ok(Launched { process, ends, egress, unsandboxed: None })
     }
 
-    fn setup(&self, launch: &Launch, open: &[Open], sandboxed: bool) -> Setup {
+    fn setup(
+        &self,
+        launch: &Launch,
+        mounts: Vec<(String, String)>,
+        limits: String,
+        sandboxed: bool,
+    ) -> Setup {
         let mut env: BTreeMap<String, String> = BTreeMap::new();
         let inherited = INHERITED.iter().map(|name| (*name).to_owned());
         env.extend(inherited.filter_map(|name| Some((name.clone(), std::env::var(name).ok()?))));
@@ -265,7 +298,6 @@ impl Launcher {
         env.extend(launch.world.iter().flat_map(|world| world.env.clone()));
         env.extend(launch.env.clone());
         let root = if sandboxed { WORKSPACE } else { &home };
-        let mounts = open.iter().filter(|open| sandboxed && !open.path.is_empty());
         Setup {
             argv: launch.argv.clone(),
             env,
@@ -274,11 +306,8 @@ impl Launcher {
             } else {
                 format!("{root}/{}", launch.dir)
             },
-            mounts: (0..)
-                .zip(mounts)
-                .map(|(n, at)| (bubblewrap::aside(n), at.path.clone()))
-                .collect(),
-            limits: Vec::new(),
+            mounts,
+            limits,
             egress: sandboxed && launch.egress && !launch.world.as_ref().is_some_and(|w| w.network),
             terminal: launch.terminal.is_some(),
             sandboxed,

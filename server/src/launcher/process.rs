@@ -12,8 +12,10 @@ use tokio::net::UnixStream;
 use tokio::process::Child;
 
 use super::Error;
+use super::bounds::{self, Bound, Bounds, Watched};
 use super::control::{Incoming, Setup, Signal, Told, send};
 use super::leftovers::{self, Record, Records};
+use super::limits::Hit;
 
 /// How long a launch may take until its command runs.
 const START: Duration = Duration::from_secs(30);
@@ -61,6 +63,7 @@ pub struct Process {
     /// Set when no process of it is left.
     exit: Option<Exit>,
     _record: Record,
+    watched: Watched,
 }
 
 /// A launch whose first process runs, and waits to be told what to do.
@@ -102,6 +105,8 @@ impl Waiting {
         mut self,
         setup: &Setup,
         stdio: &[BorrowedFd<'_>],
+        bounds: &Bounds,
+        bound: Bound,
     ) -> Result<(Process, Vec<OwnedFd>), Error> {
         let step = "starting the command";
         let socket = rustix::io::dup(&self.control).map_err(|no| Error::step(step)(no.into()))?;
@@ -120,6 +125,13 @@ impl Waiting {
             told => return Err(said(&mut self.child, told.is_err()).await),
         }
         let beside = std::mem::take(&mut self.incoming.fds);
+        let kill = if setup.sandboxed {
+            bounds::killer(self.init.try_clone().map_err(Error::step(step))?)
+        } else {
+            let signal = move || _ = send(&socket, &Signal::Kill, &[]);
+            Box::new(signal)
+        };
+        let watched = bounds.watch(bound, self.pid, kill);
         let process = Process {
             control: self.control,
             incoming: self.incoming,
@@ -130,6 +142,7 @@ impl Waiting {
             told: None,
             exit: None,
             _record: self.record,
+            watched,
         };
         Ok((process, beside))
     }
@@ -240,7 +253,14 @@ impl Process {
         self.ended().await;
         let exit = self.told.unwrap_or(Exit::Gone);
         self.exit = Some(exit);
+        self.watched.end();
         exit
+    }
+
+    /// Waits for a limit that is hit: each kind once. None when the process has ended and all is
+    /// told.
+    pub async fn hit(&mut self) -> Option<Hit> {
+        self.watched.hits.recv().await
     }
 
     /// Waits until no process of it is left.

@@ -21,6 +21,7 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, kill_process_grou
 
 use super::bubblewrap::WORKSPACE;
 use super::control::{Incoming, Setup, Signal, Told, send};
+use super::limits::Rlimits;
 
 /// Port of the loopback inside of a sandbox at which the daemon's proxy is reached.
 pub const EGRESS_PORT: u16 = 3128;
@@ -92,7 +93,12 @@ fn start(socket: &OwnedFd, setup: &Setup, stdio: Vec<OwnedFd>) -> Result<Pid, Fa
     } else {
         sweep::adopt().map_err(Failure::at("adopting what is left behind"))?;
     }
-    apply_limits(&setup.limits).map_err(Failure::at("setting limits"))?;
+    setup
+        .limits
+        .parse::<Rlimits>()
+        .map_err(io::Error::other)
+        .and_then(|limits| limits.apply())
+        .map_err(Failure::at("setting limits"))?;
     if setup.sandboxed {
         privilege::drop_all().map_err(|(step, error)| Failure { step, error, command: false })?;
     }
@@ -127,10 +133,6 @@ fn start(socket: &OwnedFd, setup: &Setup, stdio: Vec<OwnedFd>) -> Result<Pid, Fa
     // A child's id fits.
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     pid.ok_or_else(|| Failure::at("starting the command")(io::Error::other("no process id")))
-}
-
-fn apply_limits(_: &[String]) -> io::Result<()> {
-    Ok(())
 }
 
 /// Moves a mount to its place below the workspace.

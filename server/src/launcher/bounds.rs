@@ -1,0 +1,165 @@
+//! Holding launches to the limits of their workspaces.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::process::{Pid, pidfd_send_signal};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use super::limits::{Cgroups, Group, Hit, Means, ProcessCount, Rlimits, Ward, Wardens, in_force};
+use super::{Error, Launch};
+use crate::model::{Limits, WorkspaceId};
+
+/// Hits that may wait to be read: each kind is told once.
+const HITS: usize = 8;
+
+/// What holds all launches of a daemon to their limits.
+#[derive(Debug)]
+pub(super) struct Bounds {
+    cgroups: Cgroups,
+    wardens: Arc<Wardens>,
+    tasks: TaskTracker,
+    /// Limits of workspaces that name none.
+    defaults: Limits,
+    /// Those of workspaces in which something runs.
+    current: Mutex<BTreeMap<WorkspaceId, watch::Sender<Limits>>>,
+}
+
+/// The limits of a launch before it runs.
+pub(super) struct Bound {
+    pub(super) rlimits: Rlimits,
+    group: Option<Arc<Group>>,
+    limits: watch::Receiver<Limits>,
+    means: Means,
+    workspace: WorkspaceId,
+    root: PathBuf,
+}
+
+/// Watches a launch until this is dropped.
+#[derive(Debug)]
+pub(super) struct Watched {
+    pub(super) hits: mpsc::Receiver<Hit>,
+    /// Ends the warden.
+    ended: Option<DropGuard>,
+    _group: Option<Arc<Group>>,
+}
+
+impl Watched {
+    /// Has the warden look a last time. The hits end after that.
+    pub(super) fn end(&mut self) {
+        self.ended = None;
+    }
+}
+
+impl Bounds {
+    pub(super) fn new(home: &Path, defaults: Limits) -> Self {
+        Self {
+            cgroups: Cgroups::detect(home),
+            wardens: Arc::new(Wardens::default()),
+            tasks: TaskTracker::new(),
+            defaults,
+            current: Mutex::default(),
+        }
+    }
+
+    fn current(&self) -> MutexGuard<'_, BTreeMap<WorkspaceId, watch::Sender<Limits>>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn means(&self, sandboxed: bool) -> Means {
+        let count = match (rustix::process::geteuid().is_root(), sandboxed) {
+            (true, _) => ProcessCount::Nobody,
+            (false, true) => ProcessCount::Sandbox,
+            (false, false) => ProcessCount::User,
+        };
+        Means::new(&self.cgroups, count)
+    }
+
+    /// The limits of a workspace and how they are held, a line each.
+    pub(super) fn in_force(&self, limits: Limits, sandboxed: bool) -> Vec<String> {
+        in_force(&limits.or(self.defaults), &self.means(sandboxed))
+    }
+
+    /// Sets new limits on what runs in a workspace.
+    pub(super) fn update(&self, workspace: WorkspaceId, limits: Limits) -> std::io::Result<()> {
+        let limits = limits.or(self.defaults);
+        let mut current = self.current();
+        current.retain(|_, limits| limits.receiver_count() > 0);
+        if let Some(sender) = current.get(&workspace) {
+            sender.send_replace(limits);
+        }
+        self.cgroups.update(workspace, &limits)
+    }
+
+    /// Ends what an earlier daemon left in groups.
+    pub(super) async fn sweep(&self) -> std::io::Result<usize> {
+        self.cgroups.sweep().await.map(|swept| swept.ended)
+    }
+
+    /// Prepares the limits of a launch whose first process runs, and holds that to them.
+    pub(super) fn prepare(
+        &self,
+        launch: &Launch,
+        root: PathBuf,
+        pid: Pid,
+        sandboxed: bool,
+    ) -> Result<Bound, Error> {
+        let named = launch.world.as_ref().map(|world| world.limits).unwrap_or_default();
+        // What has no workspace is bounded on its own.
+        let alone = WorkspaceId::from_u128(u128::from(pid.as_raw_nonzero().get().unsigned_abs()));
+        let workspace = launch.world.as_ref().map_or(alone, |world| world.workspace);
+        let limits = named.or(self.defaults);
+        let means = self.means(sandboxed);
+        let name = format!("{:016x}", rand::random::<u64>());
+        let group = self.cgroups.enter(workspace, &name, &limits);
+        let group = group.map_err(Error::step("making its control group"))?.map(Arc::new);
+        if let Some(group) = &group {
+            let entered = group.add(pid.as_raw_nonzero().get().unsigned_abs());
+            entered.map_err(Error::step("entering its control group"))?;
+        }
+        let rlimits = Rlimits::of(&limits, &means, &Rlimits::available(), workspace.as_u128());
+        let limits = {
+            let mut current = self.current();
+            current.retain(|_, limits| limits.receiver_count() > 0);
+            let sender = current.entry(workspace).or_insert_with(|| watch::Sender::new(limits));
+            sender.send_replace(limits);
+            sender.subscribe()
+        };
+        Ok(Bound { rlimits, group, limits, means, workspace, root })
+    }
+
+    /// Watches a launch from now on. `kill` ends all of its processes at once.
+    pub(super) fn watch(
+        &self,
+        bound: Bound,
+        pid: Pid,
+        kill: Box<dyn Fn() + Send + Sync>,
+    ) -> Watched {
+        let (tell, hits) = mpsc::channel(HITS);
+        let ended = CancellationToken::new();
+        let warden = self.wardens.watch(Ward {
+            workspace: bound.workspace,
+            root: bound.root,
+            top: pid.as_raw_nonzero().get().unsigned_abs(),
+            limits: bound.limits,
+            means: bound.means,
+            group: bound.group.clone(),
+            kill,
+            hits: tell,
+            ended: ended.clone(),
+        });
+        self.tasks.spawn(warden.run());
+        Watched { hits, ended: Some(ended.drop_guard()), _group: bound.group }
+    }
+}
+
+/// Ends a sandbox by its first process.
+pub(super) fn killer(init: std::os::fd::OwnedFd) -> Box<dyn Fn() + Send + Sync> {
+    Box::new(move || {
+        // Fails only for one that has ended.
+        let _ = pidfd_send_signal(&init, rustix::process::Signal::KILL);
+    })
+}
