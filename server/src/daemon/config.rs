@@ -12,6 +12,7 @@ use toml::Value;
 
 use crate::engine;
 use crate::journal;
+use crate::launcher::egress::Endpoint;
 use crate::model::{Policy, ProviderPolicy, Resume};
 use crate::provider::scripted;
 use crate::service::DEFAULT_PROVIDER;
@@ -71,10 +72,18 @@ pub struct Config {
 /// What fits a key.
 #[derive(Clone, Copy)]
 enum Fits {
-    Number { least: i64, most: i64 },
+    Number {
+        least: i64,
+        most: i64,
+    },
     Word(&'static [&'static str]),
     Switch,
     Numbers,
+    /// Texts, each of which a check lets pass or says what is wrong with; and one that fits.
+    Texts {
+        check: fn(&str) -> Result<(), String>,
+        example: &'static str,
+    },
 }
 
 struct Key {
@@ -211,6 +220,12 @@ const KEYS: &[Key] = &[
         description: "which agents are told after a crash",
     },
     Key {
+        name: "sandbox.endpoints",
+        default: || Value::Array(Vec::new()),
+        fits: Fits::Texts { check: check_endpoint, example: "https://api.example.com" },
+        description: "what programs in a sandbox without network still reach, through a proxy",
+    },
+    Key {
         name: "scripted.max_elements",
         default: || Value::Integer(100_000),
         fits: number(100, 1_000_000),
@@ -273,6 +288,10 @@ fn syntax(path: &Path, text: &str, error: &toml::de::Error) -> ConfigError {
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
     let problem = error.message().replace('\n', ", ");
     ConfigError::Syntax { path: path.to_owned(), line, column, problem }
+}
+
+fn check_endpoint(text: &str) -> Result<(), String> {
+    text.parse::<Endpoint>().map(drop).map_err(|error| error.to_string())
 }
 
 fn find(name: &str) -> Option<&'static Key> {
@@ -401,6 +420,12 @@ impl Config {
         users.filter_map(|id| u32::try_from(id.as_integer()?).ok()).collect()
     }
 
+    /// What programs in a sandbox without network still reach.
+    pub fn endpoints(&self) -> Vec<Endpoint> {
+        let texts = self.value("sandbox.endpoints").and_then(Value::as_array).into_iter().flatten();
+        texts.filter_map(|text| text.as_str()?.parse().ok()).collect()
+    }
+
     /// Slots of each provider.
     pub fn slots(&self) -> BTreeMap<String, usize> {
         BTreeMap::from([("scripted".to_owned(), self.size("slots.scripted"))])
@@ -492,6 +517,14 @@ impl Fits {
                 let fits = |n: i64| u32::try_from(n).is_ok();
                 values.iter().all(|value| value.as_integer().is_some_and(fits))
             }
+            (Self::Texts { check, .. }, Value::Array(values))
+                if values.iter().all(Value::is_str) =>
+            {
+                for text in values.iter().filter_map(Value::as_str) {
+                    check(text).map_err(|problem| format!("{text:?}: {problem}"))?;
+                }
+                true
+            }
             _ => false,
         };
         if fits {
@@ -503,6 +536,7 @@ impl Fits {
             Self::Word(words) => format!("one of these fits: {}", words.join(", ")),
             Self::Switch => "true or false fits".to_owned(),
             Self::Numbers => "a list of numbers fits, such as [1000]".to_owned(),
+            Self::Texts { example, .. } => format!("a list of texts fits, such as [{example:?}]"),
         })
     }
 }
@@ -558,6 +592,19 @@ mod tests {
     }
 
     #[test]
+    fn endpoints_are_read_from_any_source() {
+        let endpoints = |file, environment: &[(&str, &str)]| -> Vec<String> {
+            let config = load(file, environment, &[]).unwrap();
+            config.endpoints().iter().map(ToString::to_string).collect()
+        };
+        assert!(endpoints("", &[]).is_empty());
+        let file = "[sandbox]\nendpoints = [\"https://a.example\", \"http://127.0.0.1:11434\"]";
+        assert_eq!(endpoints(file, &[]), ["a.example:443", "127.0.0.1:11434"]);
+        let variable = ("SUBSTRAT_SANDBOX_ENDPOINTS", "[\"https://*.b.example\"]");
+        assert_eq!(endpoints(file, &[variable]), ["*.b.example:443"]);
+    }
+
+    #[test]
     fn what_does_not_fit_is_said() {
         let error = load("slot = 3", &[], &[]).unwrap_err();
         assert!(error.contains("unknown key \"slot\""), "{error}");
@@ -565,6 +612,10 @@ mod tests {
         assert!(error.contains("from 1 to"), "{error}");
         let error = load("resume = \"some\"", &[], &[]).unwrap_err();
         assert!(error.contains("roots, all, none"), "{error}");
+        let error = load("sandbox.endpoints = \"https://a.example\"", &[], &[]).unwrap_err();
+        assert!(error.contains("such as [\"https://api.example.com\"]"), "{error}");
+        let error = load("sandbox.endpoints = [\"a.example\"]", &[], &[]).unwrap_err();
+        assert!(error.contains("\"a.example\": it has no port"), "{error}");
         let error = load("", &[("SUBSTRAT_RESUMEE", "x")], &[]).unwrap_err();
         assert!(error.contains("SUBSTRAT_RESUMEE"), "{error}");
         let error = load("resume = \"all\"\n[slots\n", &[], &[]).unwrap_err();

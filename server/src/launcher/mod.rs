@@ -14,6 +14,7 @@
 mod bounds;
 mod bubblewrap;
 mod control;
+pub mod egress;
 mod error;
 pub mod init;
 mod leftovers;
