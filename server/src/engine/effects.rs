@@ -4,7 +4,7 @@ use super::driver::Driver;
 use super::handle::{CallError, Report};
 use super::runner::{Owner, Turn};
 use crate::model::{
-    AgentId, CallId, Command, Effect, Json, Name, SessionId, Tool, TurnId, Workspace, recent,
+    AgentId, CallId, Command, Effect, Json, Name, SessionId, Tool, TurnId, World, recent,
 };
 use crate::provider::Spec;
 
@@ -42,8 +42,8 @@ impl Driver {
             Effect::ReturnCall { call, seq, result } => {
                 self.calls.end(call, seq, &result.map_err(CallError::Failed));
             }
-            Effect::RunTool { agent, turn, call, tool, workspace } => {
-                self.run_tool((agent, turn, call), tool, workspace);
+            Effect::RunTool { agent, turn, call, tool, world } => {
+                self.run_tool((agent, turn, call), tool, world);
             }
             Effect::Inspect { agent, turn, call, child, shown } => {
                 self.inspect((agent, turn, call), child, shown);
@@ -67,15 +67,10 @@ impl Driver {
         let _ = self.handle.reports.send(Report::Command(crash));
     }
 
-    fn run_tool(
-        &self,
-        (agent, turn, call): (AgentId, TurnId, CallId),
-        tool: Tool,
-        workspace: Workspace,
-    ) {
+    fn run_tool(&self, (agent, turn, call): (AgentId, TurnId, CallId), tool: Tool, world: World) {
         let (files, reports) = (self.files.clone(), self.handle.reports.clone());
         self.runners.spawn(async move {
-            let work = tokio::task::spawn_blocking(move || files.run(&workspace, &tool));
+            let work = tokio::task::spawn_blocking(move || files.run(&world, &tool));
             let result = match work.await {
                 Ok(Ok(value)) => Json::of(&value).map_err(|error| error.to_string()),
                 Ok(Err(error)) => Err(error.to_string()),

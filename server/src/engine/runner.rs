@@ -20,7 +20,8 @@ use super::history;
 use super::output::TurnOutput;
 use super::{SocketGuard, ToolSockets};
 use crate::model::{
-    AgentId, Command, FailureClass, Json, Message, Name, Saved, SessionId, TurnEnd, TurnId, Usage,
+    AgentId, Command, FailureClass, Json, LimitKind, Message, Name, Saved, SessionId, TurnEnd,
+    TurnId, Usage,
 };
 use crate::provider::history::History;
 use crate::provider::retry::Retry;
@@ -313,6 +314,13 @@ struct Io {
     cancel: CancellationToken,
 }
 
+impl Io {
+    fn report(&self, command: Command) {
+        // An engine that is gone has nobody to tell.
+        let _ = self.handle.reports.send(Report::Command(command));
+    }
+}
+
 impl TurnIo for Io {
     fn emit(&self, kind: OutputKind, text: &str) {
         self.output.push_delta(kind, text);
@@ -327,9 +335,29 @@ impl TurnIo for Io {
     }
 
     fn report_usage(&self, usage: Usage) {
-        let report = Command::ReportUsage { agent: self.agent, turn: self.turn, usage };
-        // An engine that is gone has nobody to tell.
-        let _ = self.handle.reports.send(Report::Command(report));
+        self.report(Command::ReportUsage { agent: self.agent, turn: self.turn, usage });
+    }
+
+    fn report_stderr(&self, text: &str, bytes: u64) {
+        let text = text.to_owned();
+        self.report(Command::ReportStderr { agent: self.agent, turn: self.turn, text, bytes });
+    }
+
+    fn report_exit(&self, pid: u32, status: &str, reason: Option<&str>) {
+        let (agent, turn) = (self.agent, Some(self.turn));
+        let (status, reason) = (status.to_owned(), reason.map(str::to_owned));
+        self.report(Command::ReportExit { agent, turn, pid, status, reason });
+    }
+
+    fn report_limit(&self, limit: LimitKind, detail: &str) {
+        let (agent, turn) = (self.agent, Some(self.turn));
+        let detail = detail.to_owned();
+        self.report(Command::ReportLimit { agent, turn, workspace: None, limit, detail });
+    }
+
+    fn report_unsandboxed(&self, reason: &str) {
+        let reason = reason.to_owned();
+        self.report(Command::ReportUnsandboxed { agent: self.agent, turn: self.turn, reason });
     }
 
     fn history(&self) -> BoxFuture<'_, Result<History, Failure>> {

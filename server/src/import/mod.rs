@@ -30,7 +30,7 @@ use self::store::Store;
 use self::team::Member;
 use crate::journal::{self, Disk};
 use crate::model::{
-    AgentCreated, AgentId, DaemonStopped, Event, IdSource, Name, SessionCreated, SessionId,
+    Access, AgentCreated, AgentId, DaemonStopped, Event, IdSource, Name, SessionCreated, SessionId,
     SessionOpened, Timestamp,
 };
 use crate::projection;
@@ -187,6 +187,7 @@ fn create(member: &Member, known: &workspaces::Known, report: &mut Report) -> [P
         role: String::new(),
         workspace,
         workspace_subdir: String::new(),
+        workspace_access: Access::ReadWrite,
         metadata: line::labels(created.metadata.clone()),
         spawned_in: None,
     };

@@ -9,7 +9,8 @@ use super::report::Report;
 use super::source::{Link, Workspace};
 use super::team::{allowed, first_free};
 use crate::model::{
-    Access, AgentId, IdSource, Name, WorkspaceCreated, WorkspaceId, WorkspaceLinked, workspace_path,
+    Access, AgentId, IdSource, Name, Source, WorkspaceCreated, WorkspaceId, WorkspaceLinked,
+    workspace_path,
 };
 
 /// Workspaces by scope and name.
@@ -35,14 +36,11 @@ pub(super) fn convert(
         if name.as_str() != old {
             report.note(format!("workspace {old:?} of scope {scope} is called {name} now"));
         }
-        if *network_access {
-            report.note(format!("workspace {name} was let into the network; that is not kept"));
-        }
         taken.insert(name.clone());
         let workspace_id = WorkspaceId::fresh(ids);
         known.insert((*scope, old.clone()), workspace_id);
-        let created =
-            WorkspaceCreated { workspace_id, name: name.clone(), parent: None, root: root.clone() };
+        let folder = WorkspaceCreated::folder(workspace_id, name.clone(), root.clone());
+        let created = WorkspaceCreated { network: *network_access, ..folder };
         events.push((*created_at, created.into()));
         events.extend(links(workspace, workspace_id, &name, options, report));
         report.workspaces += 1;
@@ -63,7 +61,8 @@ fn links(
         match check(workspace, link, &mounts, options) {
             Ok((host_path, mount_path, mode)) => {
                 mounts.push(mount_path.clone());
-                let linked = WorkspaceLinked { workspace_id, host_path, mount_path, mode };
+                let source = Source::Host(host_path);
+                let linked = WorkspaceLinked { workspace_id, source, mount_path, mode, via: None };
                 events.push((workspace.created_at, linked.into()));
             }
             Err(problem) => report.note(format!(

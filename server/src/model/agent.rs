@@ -19,7 +19,7 @@ use super::slots::Place;
 use super::subscription::is_zero;
 use super::turn::Over;
 use super::{
-    Account, AgentId, Doing, Message, MessageId, Multicast, Name, Notice, Party, Priority,
+    Access, Account, AgentId, Doing, Message, MessageId, Multicast, Name, Notice, Party, Priority,
     Reminder, Requests, Session, SessionState, Subscription, Timestamp, Turn, TurnId, Wait,
     WorkspaceId,
 };
@@ -99,6 +99,9 @@ pub struct Agent {
     /// Folder of the workspace that is all it sees, in normal form; empty for the whole.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub workspace_subdir: String,
+    /// The most that it may do there.
+    #[serde(default, skip_serializing_if = "Access::is_full")]
+    pub workspace_access: Access,
     /// Labels.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,

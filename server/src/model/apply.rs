@@ -37,20 +37,46 @@ impl State {
                     self.keep_usage(parent, data.usage, known.is_some());
                 }
             }
-            Event::WorkspaceCreated(data) => {
-                let workspace = Workspace {
-                    id: data.workspace_id,
-                    name: data.name.clone(),
-                    parent: data.parent,
-                    root: data.root.clone(),
-                    links: Default::default(),
-                    created_at: entry.at,
-                };
-                self.workspaces.insert(data.workspace_id, workspace);
+            Event::RequestRecorded(data) => {
+                let key = (data.request_id.as_str(), data.fingerprint.as_str());
+                let most = Requests::MAX;
+                self.requests.insert(entry.at, key, data.expires, &data.outcome, most);
+            }
+            _ => self.apply_to_workspaces(entry),
+        }
+    }
+
+    fn apply_to_workspaces(&mut self, entry: &Entry) {
+        match &entry.event {
+            Event::WorkspaceCreated(data) => self.insert_workspace(Workspace {
+                id: data.workspace_id,
+                name: data.name.clone(),
+                parent: data.parent,
+                root: data.root.clone(),
+                view: data.view.clone(),
+                git: data.git.clone(),
+                owner: data.owner,
+                links: Default::default(),
+                network: data.network,
+                env: data.env.clone(),
+                limits: data.limits,
+                created_at: entry.at,
+            }),
+            Event::WorkspaceUpdated(data) => {
+                let Some(workspace) = self.workspaces.get_mut(&data.workspace_id) else { return };
+                workspace.network = data.network.unwrap_or(workspace.network);
+                workspace.limits = data.limits.unwrap_or(workspace.limits);
+                for (name, value) in &data.env {
+                    match value {
+                        Some(value) => workspace.env.insert(name.clone(), value.clone()),
+                        None => workspace.env.remove(name),
+                    };
+                }
             }
             Event::WorkspaceLinked(data) => {
                 if let Some(workspace) = self.workspaces.get_mut(&data.workspace_id) {
-                    let link = super::Link { host_path: data.host_path.clone(), mode: data.mode };
+                    let (source, mode, via) = (data.source.clone(), data.mode, data.via);
+                    let link = super::Link { source, mode, via };
                     workspace.links.insert(data.mount_path.clone(), link);
                 }
             }
@@ -59,14 +85,7 @@ impl State {
                     workspace.links.remove(&data.mount_path);
                 }
             }
-            Event::WorkspaceDeleted(data) => {
-                self.workspaces.shift_remove(&data.workspace_id);
-            }
-            Event::RequestRecorded(data) => {
-                let key = (data.request_id.as_str(), data.fingerprint.as_str());
-                let most = Requests::MAX;
-                self.requests.insert(entry.at, key, data.expires, &data.outcome, most);
-            }
+            Event::WorkspaceDeleted(data) => self.remove_workspace(data.workspace_id),
             _ => {}
         }
     }
@@ -138,6 +157,7 @@ impl State {
             instructions: data.instructions.clone(),
             workspace: data.workspace,
             workspace_subdir: data.workspace_subdir.clone(),
+            workspace_access: data.workspace_access,
             metadata: data.metadata.clone(),
             session,
             activity: Activity::Idle,
@@ -182,6 +202,7 @@ impl State {
         agent.account.close();
         agent.requests = Requests::default();
         let (id, name, parent) = (agent.id, agent.name.clone(), agent.parent);
+        self.directory.leave(id, agent.workspace);
         for subscription in subscriptions {
             self.forget_watcher(subscription.target, (id, subscription.id));
         }

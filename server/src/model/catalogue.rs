@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Kind, Rejection, arguments};
+use super::{Access, Kind, Rejection, arguments};
 
 /// A tool as it is offered to a model.
 #[derive(Debug, Clone)]
@@ -138,12 +138,16 @@ tools! {
         /// Its role, such as "worker" or "reviewer".
         #[serde(default)]
         role: Option<String>,
-        /// Workspace, by name: yours (the default), or one within it.
+        /// Workspace, by name: yours (the default), one within it, or one that you created.
         #[serde(default)]
         workspace: Option<String>,
         /// Folder of the workspace that is to be all that it sees; created if it is not there.
         #[serde(default)]
         workspace_subdir: Option<String>,
+        /// Whether it may only read there, or write, too; what you may yourself by default, and no
+        /// more than that.
+        #[serde(default)]
+        workspace_access: Option<Mode>,
         /// Provider; yours by default.
         #[serde(default)]
         provider: Option<String>,
@@ -274,6 +278,72 @@ tools! {
         #[serde(default)]
         recursive: bool,
     }
+
+    /// Creates a workspace for agents that you spawn: an empty folder, or a view: a window on your
+    /// workspace, or on one that you created.
+    CreateWorkspace = "create_workspace" {
+        /// Its name, unique in the daemon.
+        name: String,
+        /// Whether it reaches the network; only if yours does.
+        #[serde(default)]
+        network_access: bool,
+        /// Workspace to be a view of, by name; an empty folder by default.
+        #[serde(default)]
+        view_of: Option<String>,
+        /// Folder that the view shows; all by default.
+        #[serde(default)]
+        subdir: String,
+        /// Whether the view is for reading only, or for writing, too.
+        #[serde(default)]
+        mode: Mode,
+    }
+
+    /// Deletes a workspace that you created, with its files and its views. Not while agents are in
+    /// it.
+    DeleteWorkspace = "delete_workspace" {
+        /// Its name.
+        workspace: String,
+    }
+
+    /// Lists your workspace and those that you created, with their links.
+    ListWorkspaces = "list_workspaces" {}
+
+    /// Shows a folder of your workspace inside of another workspace that is yours.
+    LinkDir = "link_dir" {
+        /// Where it is to be seen: a workspace that you created, or your own, by name.
+        workspace: String,
+        /// The folder, relative to the root of your workspace.
+        source: String,
+        /// Where it is to be seen there, relative to the root.
+        target: String,
+        /// Whether for reading only, or for writing, too; no more than you may.
+        #[serde(default)]
+        mode: Mode,
+    }
+
+    /// Removes a link that an agent made; the folder stays.
+    UnlinkDir = "unlink_dir" {
+        /// The workspace that shows it, by name.
+        workspace: String,
+        /// Where it is seen, relative to the root.
+        target: String,
+    }
+
+    /// Shows a folder of one workspace that is yours inside of another one.
+    LinkFrom = "link_from" {
+        /// Where the folder lies: a workspace that you created, or your own, by name.
+        source_workspace: String,
+        /// The folder, relative to the root.
+        source: String,
+        /// Where it is to be seen, relative to the root.
+        target: String,
+        /// The workspace in which it is to be seen; your own by default.
+        #[serde(default)]
+        target_workspace: Option<String>,
+        /// Whether for reading only, or for writing, too; no more than you may.
+        #[serde(default)]
+        mode: Mode,
+    }
 }
 
 impl Tool {
@@ -291,6 +361,27 @@ pub enum Urgency {
     High,
     /// In order of arrival.
     Normal,
+}
+
+/// What may be done in a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+pub enum Mode {
+    /// Reading only.
+    #[default]
+    #[serde(rename = "ro")]
+    ReadOnly,
+    /// Reading and writing.
+    #[serde(rename = "rw")]
+    ReadWrite,
+}
+
+impl From<Mode> for Access {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::ReadOnly => Self::ReadOnly,
+            Mode::ReadWrite => Self::ReadWrite,
+        }
+    }
 }
 
 /// A kind of message to ask for.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{
-    Access, AgentId, Blob, BudgetChanged, CallId, FailureClass, Json, MessageId, Rejection,
-    SessionId, TurnId, Usage,
+    Access, AgentId, Blob, BudgetChanged, CallId, FailureClass, Json, LimitKind, Limits, MessageId,
+    NewWorkspace, Rejection, SessionId, TurnId, Usage, WorkspaceId,
 };
 
 /// An agent as a person names it: by path, unique bare name, id or unique prefix of the id.
@@ -28,6 +28,8 @@ pub struct NewAgent {
     pub workspace: Option<String>,
     /// Folder of the workspace that is to be all it sees; none for the whole.
     pub workspace_subdir: Option<String>,
+    /// The most that it may do there; none for as much as its parent there, else for all.
+    pub workspace_access: Option<Access>,
     /// Labels.
     pub metadata: BTreeMap<String, String>,
     /// Its budgets.
@@ -147,10 +149,19 @@ pub enum Command {
     },
     /// USER creates a workspace.
     CreateWorkspace {
-        /// Its name.
-        name: String,
-        /// The workspace to hold it, by name or id.
-        parent: Option<String>,
+        /// The workspace.
+        new: NewWorkspace,
+    },
+    /// USER changes a workspace; what is none stays.
+    UpdateWorkspace {
+        /// The workspace, by name or id.
+        workspace: String,
+        /// Whether its processes reach the network.
+        network: Option<bool>,
+        /// Variables to set, or to remove where none.
+        env: BTreeMap<String, Option<String>>,
+        /// Limits to set, or to remove where 0.
+        limits: Limits,
     },
     /// USER links a host folder. That it exists and may be shown was checked.
     LinkDirectory {
@@ -174,6 +185,8 @@ pub enum Command {
     DeleteWorkspace {
         /// The workspace, by name or id.
         workspace: String,
+        /// Whether work in a worktree that is nowhere else may be lost.
+        force: bool,
     },
     /// A running turn calls a tool.
     CallTool {
@@ -216,6 +229,52 @@ pub enum Command {
         turn: TurnId,
         /// What it used since the last report.
         usage: Usage,
+    },
+    /// A process of a running turn wrote to its standard error.
+    ReportStderr {
+        /// The agent.
+        agent: AgentId,
+        /// The turn.
+        turn: TurnId,
+        /// What it wrote, or the end of it.
+        text: String,
+        /// Bytes that it wrote.
+        bytes: u64,
+    },
+    /// A process of an agent's provider ended.
+    ReportExit {
+        /// The agent.
+        agent: AgentId,
+        /// The turn; none between turns.
+        turn: Option<TurnId>,
+        /// Its id on the host.
+        pid: u32,
+        /// How it ended: `exit 3`, `signal 9 (SIGKILL)`.
+        status: String,
+        /// Why it was ended, if someone ended it.
+        reason: Option<String>,
+    },
+    /// A process of an agent met a limit of a workspace.
+    ReportLimit {
+        /// The agent.
+        agent: AgentId,
+        /// The turn; none between turns.
+        turn: Option<TurnId>,
+        /// The workspace; none for that in which the agent's processes are.
+        workspace: Option<WorkspaceId>,
+        /// Which limit.
+        limit: LimitKind,
+        /// What happened.
+        detail: String,
+    },
+    /// A process of a running turn runs without a sandbox.
+    ReportUnsandboxed {
+        /// The agent.
+        agent: AgentId,
+        /// The turn.
+        turn: TurnId,
+        /// Why.
+        reason: String,
     },
     /// A provider ended a turn.
     FinishTurn {

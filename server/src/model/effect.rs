@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::recent::describe_child;
 use super::{
     Agent, AgentId, Blob, CallId, Entry, Event, Json, Message, SessionId, SessionState, State,
-    Tool, ToolCallInvoked, TurnId, Workspace,
+    Tool, ToolCallInvoked, TurnId, World,
 };
 
 /// Why a tool call has no result.
@@ -76,8 +76,8 @@ pub enum Effect {
         call: CallId,
         /// What is to be done.
         tool: Tool,
-        /// Where.
-        workspace: Workspace,
+        /// What the agent sees.
+        world: World,
     },
     /// Look at what a child did last, for a tool call.
     Inspect {
@@ -124,8 +124,8 @@ fn run_tool(state: &State, agent: &Agent, data: &ToolCallInvoked) -> Option<Effe
             Some(Effect::Inspect { agent: agent.id, turn, call, child, shown })
         }
         tool if tool.is_on_files() => {
-            let workspace = state.workspace(agent.workspace?)?.window(&agent.workspace_subdir);
-            Some(Effect::RunTool { agent: agent.id, turn, call, tool, workspace })
+            let world = state.world(agent)?;
+            Some(Effect::RunTool { agent: agent.id, turn, call, tool, world })
         }
         _ => None,
     }
@@ -179,6 +179,8 @@ pub fn effect(state: &State, entry: &Entry) -> Option<Effect> {
             debug_assert!(agent().is_none_or(|a| a.session.state == SessionState::Terminated));
             Effect::Close { session: session? }
         }
+        // A view shows a folder that is there.
+        Event::WorkspaceCreated(data) if data.view.is_some() => return None,
         Event::WorkspaceCreated(data) => Effect::CreateFolder { root: data.root.clone() },
         Event::WorkspaceDeleted(data) => Effect::RemoveFolder { root: data.root.clone() },
         _ => return None,

@@ -39,6 +39,40 @@ impl Limits {
         }
     }
 
+    /// These limits with changes: what those do not name stays, what they set to 0 goes.
+    pub fn changed_by(self, changes: Self) -> Self {
+        let kept = changes.or(self);
+        Self {
+            memory: kept.memory.filter(|most| *most > 0),
+            cpu_millis: kept.cpu_millis.filter(|most| *most > 0),
+            processes: kept.processes.filter(|most| *most > 0),
+            open_files: kept.open_files.filter(|most| *most > 0),
+            file_size: kept.file_size.filter(|most| *most > 0),
+            disk: kept.disk.filter(|most| *most > 0),
+        }
+    }
+
+    /// What is wrong with them, if anything is: less than this lets nothing useful run.
+    pub fn problem(&self) -> Option<&'static str> {
+        let below = |most: Option<u64>, least: u64| most.is_some_and(|most| most < least);
+        let small = |most: Option<u32>, least: u32| most.is_some_and(|most| most < least);
+        if below(self.memory, 16 << 20) {
+            Some("the memory is less than 16 MiB")
+        } else if small(self.cpu_millis, 10) {
+            Some("the processor time is less than a hundredth of a processor")
+        } else if small(self.processes, 8) {
+            Some("fewer than 8 processes are allowed")
+        } else if small(self.open_files, 32) {
+            Some("fewer than 32 open files are allowed")
+        } else if below(self.file_size, 4 << 10) {
+            Some("files of less than 4 KiB are allowed")
+        } else if below(self.disk, 1 << 20) {
+            Some("the disk space is less than 1 MiB")
+        } else {
+            None
+        }
+    }
+
     /// Whether it names none.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -59,4 +93,32 @@ pub enum LimitKind {
     FileSize,
     /// More disk space: the processes of the workspace were ended.
     Disk,
+}
+
+impl LimitKind {
+    /// In words.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Processes => "processes",
+            Self::OpenFiles => "open files",
+            Self::FileSize => "file size",
+            Self::Disk => "disk space",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_of_limits_sets_keeps_and_removes() {
+        let old = Limits { memory: Some(1 << 30), processes: Some(64), ..Limits::default() };
+        let changes = Limits { memory: Some(0), disk: Some(1 << 30), ..Limits::default() };
+        let new = Limits { processes: Some(64), disk: Some(1 << 30), ..Limits::default() };
+        assert_eq!(old.changed_by(changes), new);
+        assert_eq!(new.problem(), None);
+        assert!(Limits { processes: Some(1), ..new }.problem().is_some());
+    }
 }

@@ -16,8 +16,10 @@ mod catalogue;
 mod command;
 mod commit;
 mod decide;
+mod directory;
 mod effect;
 mod envelope;
+mod environment;
 mod event;
 mod id;
 mod limits;
@@ -85,5 +87,8 @@ pub use time::Timestamp;
 pub use transact::{Transaction, settle, transact};
 pub use turn::{FailureClass, Turn, Wait};
 pub use usage::Usage;
-pub use workspace::{Access, Link, Workspace, covers, normal_path as workspace_path};
+pub use workspace::{
+    Access, Git, Link, NewView, NewWorkspace, View, Workspace, covers,
+    normal_path as workspace_path,
+};
 pub use world::{Mount, Source, World};

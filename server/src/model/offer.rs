@@ -9,6 +9,9 @@ pub fn offered(agent: &Agent) -> impl Iterator<Item = &'static ToolSpec> {
     catalogue().iter().filter(move |tool| match tool.name {
         "broadcast" | "complete" => child,
         "list_files" | "read_file" | "write_file" => has_files,
+        // What an agent gives on is of its own workspace.
+        "create_workspace" | "delete_workspace" | "list_workspaces" | "link_dir" | "unlink_dir"
+        | "link_from" => has_files,
         _ => true,
     })
 }

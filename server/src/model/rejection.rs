@@ -220,7 +220,7 @@ pub enum Rejection {
         id: String,
     },
     /// An agent can give away only what it sees.
-    #[error("workspace {name:?} is not yours, nor within it")]
+    #[error("workspace {name:?} is not yours, nor within it, nor made by you")]
     WorkspaceNotVisible {
         /// The workspace.
         name: Name,
@@ -304,6 +304,32 @@ pub enum Rejection {
         name: Name,
         /// Who uses it.
         by: String,
+    },
+    /// The settings of the workspace make no sense.
+    #[error("the workspace is refused: {problem}")]
+    WorkspaceInvalid {
+        /// What is wrong.
+        problem: String,
+        /// What is right.
+        hint: &'static str,
+    },
+    /// An agent gives on no more than it may do itself.
+    #[error("{what} is read-only to you")]
+    ReadOnly {
+        /// The workspace, or the place in it.
+        what: String,
+    },
+    /// An agent gives on no network that it does not have itself.
+    #[error("workspace {name:?} would reach the network, and yours does not")]
+    NetworkNotAllowed {
+        /// The workspace.
+        name: String,
+    },
+    /// An agent does not take away a link of USER.
+    #[error("the link at {mount:?} was made by USER")]
+    LinkNotYours {
+        /// Where it is seen.
+        mount: String,
     },
     /// A link is in the way.
     #[error("mount path {mount:?} overlaps the link at {other:?}")]
@@ -436,8 +462,7 @@ impl Rejection {
                 "use the id that subscribe returned; one that is over is gone".into()
             }
             Self::WorkspaceNotVisible { .. } => {
-                "leave out workspace to share yours, or name a folder of it with workspace_subdir"
-                    .into()
+                "use one that list_workspaces shows, or leave out workspace to share yours".into()
             }
             Self::NoParent { .. } => "end your turn with the answer instead".into(),
             Self::NoWorkspace { .. } => "ask to be given one when you are created".into(),
@@ -454,6 +479,12 @@ impl Rejection {
             Self::WorkspaceNotFound { .. } => "list the workspaces to see which there are".into(),
             Self::WorkspaceExists { .. } => "choose another name".into(),
             Self::WorkspaceInUse { .. } => "end the agents and delete the workspaces in it".into(),
+            Self::WorkspaceInvalid { hint, .. } => (*hint).into(),
+            Self::ReadOnly { .. } => "ask for ro, or use a place that you may write".into(),
+            Self::NetworkNotAllowed { .. } => {
+                "do without the network, or have USER let your workspace into it".into()
+            }
+            Self::LinkNotYours { .. } => "leave it, or have USER remove it".into(),
             Self::LinkExists { .. } => "choose another mount path, or unlink that one".into(),
             Self::LinkNotFound { .. } => "show the workspace to see its links".into(),
             Self::LinkForbidden { .. } => {

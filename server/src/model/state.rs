@@ -7,6 +7,7 @@ use indexmap::IndexMap;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use serde::{Deserialize, Serialize};
 
+use super::directory::Directory;
 use super::slots::Slots;
 use super::{
     Agent, AgentId, Message, Name, Party, PoolUse, Rejection, Requests, Session, SessionId,
@@ -37,6 +38,8 @@ pub struct State {
     pub(super) slots: Slots,
     /// Who watches an agent, and by which subscription; derived from the agents.
     pub(super) watchers: BTreeMap<AgentId, BTreeSet<(AgentId, SubscriptionId)>>,
+    /// Derived from the agents and the workspaces.
+    pub(super) directory: Directory,
 }
 
 impl State {
@@ -124,21 +127,6 @@ impl State {
     /// The same of an agent's tool calls, or of USER.
     pub fn requests_of<'a>(&'a self, caller: Option<&'a Agent>) -> &'a Requests {
         caller.map_or(&self.requests, |agent| &agent.requests)
-    }
-
-    /// Workspaces in the order of their creation.
-    pub fn workspaces(&self) -> impl ExactSizeIterator<Item = &Workspace> {
-        self.workspaces.values()
-    }
-
-    /// A workspace.
-    pub fn workspace(&self, id: WorkspaceId) -> Option<&Workspace> {
-        self.workspaces.get(&id)
-    }
-
-    /// Live agents that work in a workspace.
-    pub fn users_of(&self, id: WorkspaceId) -> impl Iterator<Item = &Agent> {
-        self.agents().filter(move |agent| agent.is_live() && agent.workspace == Some(id))
     }
 
     /// The names from the root to the agent, joined by `/`.
@@ -262,13 +250,17 @@ impl State {
 
     /// The workspace that a person means, by name, id or unique prefix of the id.
     pub fn resolve_workspace(&self, reference: &str) -> Result<&Workspace, Rejection> {
-        if let Some(found) = self.workspaces().find(|w| w.name.as_str() == reference) {
+        let exact = self.workspace_named(reference);
+        let exact = exact.or_else(|| self.workspace(reference.parse().ok()?));
+        if let Some(found) = exact {
             return Ok(found);
         }
         let mut fits = self.workspaces().filter(|workspace| has_prefix(workspace.id, reference));
         match (fits.next(), fits.next()) {
             (Some(workspace), None) => Ok(workspace),
-            _ => Err(Rejection::WorkspaceNotFound { reference: reference.to_owned() }),
+            _ => Err(Rejection::WorkspaceNotFound {
+                reference: reference.chars().take(200).collect(),
+            }),
         }
     }
 
@@ -334,9 +326,7 @@ impl Snapshot {
             Part::Embryo(session) => {
                 state.embryos.insert(session.id, session);
             }
-            Part::Workspace(workspace) => {
-                state.workspaces.insert(workspace.id, workspace);
-            }
+            Part::Workspace(workspace) => state.insert_workspace(workspace),
             Part::Message(message) => state.user_inbox.push_back(message),
             Part::Requests(requests) => state.requests = requests,
         }
@@ -354,6 +344,7 @@ impl State {
         if agent.is_live() {
             self.live += 1;
             self.names.entry(agent.name.clone()).or_default().push(id);
+            self.directory.enter(&agent);
         }
         self.agents.insert(id, agent);
         self.restore_usage(id);
@@ -381,5 +372,6 @@ impl PartialEq for State {
             && self.requests == other.requests
             && self.slots == other.slots
             && self.watchers == other.watchers
+            && self.directory == other.directory
     }
 }

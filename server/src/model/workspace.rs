@@ -1,32 +1,78 @@
-//! Workspaces: which host folders agents see, and where.
+//! Workspaces: which folders agents see, where, and what their processes may do.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Name, Rejection, Timestamp, WorkspaceId};
+use super::{AgentId, Limits, Name, Rejection, Source, Timestamp, WorkspaceId};
 
-/// What may be done through a link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// What may be done in a folder.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 pub enum Access {
     /// Reading only.
     #[serde(rename = "ro")]
     ReadOnly,
     /// Reading and writing.
+    #[default]
     #[serde(rename = "rw")]
     ReadWrite,
 }
 
-/// A host folder seen inside a workspace.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Link {
-    /// Absolute path on the host, without symbolic links.
-    pub host_path: String,
-    /// What may be done through it.
-    pub mode: Access,
+impl Access {
+    /// As it stands in a log.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ReadOnly => "ro",
+            Self::ReadWrite => "rw",
+        }
+    }
+
+    /// Whether nothing is held back.
+    pub(super) fn is_full(&self) -> bool {
+        *self == Self::ReadWrite
+    }
 }
 
-/// A folder with links.
+/// A folder from elsewhere, seen inside a workspace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    /// The folder.
+    #[serde(flatten)]
+    pub source: Source,
+    /// What may be done through it.
+    pub mode: Access,
+    /// The workspace in which the agent that linked it saw it; none for a link of USER.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<WorkspaceId>,
+}
+
+/// A window on another workspace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct View {
+    /// The other workspace.
+    pub of: WorkspaceId,
+    /// The folder of it that is shown, in normal form; empty for the whole.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub subdir: String,
+    /// The most that may be done in it.
+    pub access: Access,
+}
+
+/// A worktree of a Git repository.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Git {
+    /// The repository's top folder on the host, an absolute path.
+    pub repo: String,
+    /// The branch that is checked out.
+    pub branch: String,
+    /// Whether the branch was made with the worktree.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub created_branch: bool,
+}
+
+/// A folder with links, or a window on one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Workspace {
     /// Identity.
@@ -36,44 +82,38 @@ pub struct Workspace {
     /// The workspace whose root holds this one's root, in a folder of this one's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<WorkspaceId>,
-    /// Its root, below the folder of all workspaces: `<hex>/root`, or in that of its parent.
+    /// Its root, below the folder of all workspaces: `<hex>/root`, or in that of its parent. A view
+    /// has none there: [`State::workspace_world`](super::State::workspace_world) says what it
+    /// shows.
     pub root: String,
+    /// What it is a window on; none for a folder of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub view: Option<View>,
+    /// The worktree that its root is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub git: Option<Git>,
+    /// The agent that created it; none for USER.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<AgentId>,
     /// Links by their mount path, which is normal: relative, without `.`, `..` or empty parts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub links: BTreeMap<String, Link>,
+    /// Whether processes in it reach the network.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub network: bool,
+    /// Variables in the environment of its processes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Limits on its processes, where it names any.
+    #[serde(default, skip_serializing_if = "Limits::is_empty")]
+    pub limits: Limits,
     /// When it was created.
     pub created_at: Timestamp,
 }
 
 impl Workspace {
-    /// What is seen of it from a folder in normal form, as a workspace.
-    pub fn window(&self, subdir: &str) -> Self {
-        let mut window = self.clone();
-        if subdir.is_empty() {
-            return window;
-        }
-        let within = |mount: &str| Some(subdir.strip_prefix(mount)?.trim_start_matches('/'));
-        let around = self.links.iter().find(|(mount, _)| covers(mount, subdir));
-        window.links = match around {
-            Some((mount, link)) => {
-                let rest = within(mount).filter(|rest| !rest.is_empty());
-                let host_path = match rest {
-                    Some(rest) => format!("{}/{rest}", link.host_path),
-                    None => link.host_path.clone(),
-                };
-                BTreeMap::from([(String::new(), Link { host_path, mode: link.mode })])
-            }
-            None => {
-                let below = |mount: &String| {
-                    Some(mount.strip_prefix(subdir)?.strip_prefix('/')?.to_owned())
-                };
-                let links = self.links.iter();
-                links.filter_map(|(mount, link)| Some((below(mount)?, link.clone()))).collect()
-            }
-        };
-        window.root = format!("{}/{subdir}", self.root);
-        window
-    }
+    /// Most links of one workspace.
+    pub const MAX_LINKS: usize = 256;
 
     /// The link whose mount path lies on, above or below `mount`, if there is one.
     pub fn overlapping(&self, mount: &str) -> Option<&str> {
@@ -82,6 +122,43 @@ impl Workspace {
             .map(String::as_str)
             .find(|other| covers(other, mount) || covers(mount, other))
     }
+}
+
+/// A workspace to be created.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NewWorkspace {
+    /// Its name.
+    pub name: String,
+    /// The workspace to hold it, by name or id; not for a view.
+    pub parent: Option<String>,
+    /// What it is to be a window on; none for an empty folder.
+    pub view: Option<NewView>,
+    /// The worktree that its root is; not for a view.
+    pub git: Option<Git>,
+    /// Whether its processes reach the network.
+    pub network: bool,
+    /// Variables in their environment.
+    pub env: BTreeMap<String, String>,
+    /// Limits on them.
+    pub limits: Limits,
+}
+
+impl NewWorkspace {
+    /// An empty folder.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+}
+
+/// A window to be created.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewView {
+    /// The other workspace, by name or id.
+    pub of: String,
+    /// The folder of it that is shown; empty for the whole.
+    pub subdir: String,
+    /// The most that may be done in it.
+    pub access: Access,
 }
 
 /// Whether `path` is `above` or lies below it. All lies below the root, the empty path.
@@ -119,6 +196,11 @@ pub fn normal_path(path: &str) -> Result<String, Rejection> {
         return Err(refuse("it has more than 128 parts"));
     }
     Ok(parts.join("/"))
+}
+
+/// Joins two normal paths. The whole is to be checked again: it may be too long.
+pub(super) fn join_paths(above: &str, below: &str) -> Result<String, Rejection> {
+    normal_path(&format!("{above}{}{below}", if above.is_empty() { "" } else { "/" }))
 }
 
 #[cfg(test)]

@@ -1,17 +1,50 @@
 //! What an agent sees: its workspace with links and views resolved, as the file tools and the
 //! sandbox show it.
+//!
+//! ```text
+//!  workspace  = root, and its links over it
+//!  view       = a window on the world of another workspace, capped; its own links over it
+//!  agent      = a window on the world of its workspace, capped
+//! ```
 
 use std::collections::BTreeMap;
 
-use super::{Access, Limits, WorkspaceId, covers};
+use serde::{Deserialize, Serialize};
+
+use super::{Access, Agent, Limits, State, Workspace, WorkspaceId, covers};
 
 /// Where a folder that is shown lies.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Source {
     /// Below the folder of all workspaces; the path is relative to it.
+    #[serde(rename = "folder")]
     Workspaces(String),
     /// On the host, an absolute path without symbolic links.
+    #[serde(rename = "host_path")]
     Host(String),
+}
+
+impl Source {
+    /// What lies at a normal path below it.
+    pub fn join(&self, path: &str) -> Self {
+        let below = |top: &str| match path {
+            "" => top.to_owned(),
+            path => format!("{}/{path}", top.trim_end_matches('/')),
+        };
+        match self {
+            Self::Workspaces(top) => Self::Workspaces(below(top)),
+            Self::Host(top) => Self::Host(below(top)),
+        }
+    }
+
+    /// Whether `other` is this folder or lies below it.
+    pub fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Workspaces(top), Self::Workspaces(path)) => covers(top, path),
+            (Self::Host(top), Self::Host(path)) => covers(top.trim_end_matches('/'), path),
+            _ => false,
+        }
+    }
 }
 
 /// A folder that is shown.
@@ -44,5 +77,113 @@ impl World {
     pub fn mount_of<'a>(&self, path: &'a str) -> Option<(&Mount, &'a str)> {
         let found = self.mounts.iter().rev().find(|(at, _)| covers(at, path));
         found.map(|(at, mount)| (mount, path[at.len()..].trim_start_matches('/')))
+    }
+
+    /// What is seen at a normal path, alone.
+    pub fn at(&self, path: &str) -> Option<Mount> {
+        let (mount, rest) = self.mount_of(path)?;
+        Some(Mount { source: mount.source.join(rest), access: mount.access })
+    }
+
+    /// Whether folders are mounted below a normal path.
+    pub fn has_mounts_below(&self, path: &str) -> bool {
+        self.mounts.keys().any(|at| at != path && covers(path, at))
+    }
+
+    /// Whether it shows a folder, with this access or more.
+    pub fn shows(&self, wanted: &Mount) -> bool {
+        self.mounts
+            .values()
+            .any(|mount| mount.access >= wanted.access && mount.source.covers(&wanted.source))
+    }
+
+    /// Leaves what is seen from a folder in normal form, with no more access than this.
+    #[must_use]
+    pub fn window(mut self, subdir: &str, most: Access) -> Self {
+        if !subdir.is_empty() {
+            let top = self.at(subdir);
+            let below = |(at, mount): (String, Mount)| {
+                let rest = at.strip_prefix(subdir)?.strip_prefix('/')?;
+                Some((rest.to_owned(), mount))
+            };
+            self.mounts = std::mem::take(&mut self.mounts).into_iter().filter_map(below).collect();
+            self.mounts.extend(top.map(|top| (String::new(), top)));
+        }
+        for mount in self.mounts.values_mut() {
+            mount.access = mount.access.min(most);
+        }
+        self
+    }
+
+    fn of(workspace: &Workspace) -> Self {
+        let source = Source::Workspaces(workspace.root.clone());
+        let root = Mount { source, access: Access::ReadWrite };
+        Self {
+            workspace: workspace.id,
+            mounts: BTreeMap::from([(String::new(), root)]),
+            network: false,
+            env: BTreeMap::new(),
+            limits: Limits::default(),
+        }
+    }
+
+    /// Adds what a workspace has of its own.
+    fn dress(&mut self, workspace: &Workspace) {
+        for (at, link) in &workspace.links {
+            let mount = Mount { source: link.source.clone(), access: link.mode };
+            self.mounts.insert(at.clone(), mount);
+        }
+        self.network = workspace.network;
+        self.env.extend(workspace.env.iter().map(|(name, value)| (name.clone(), value.clone())));
+        if !workspace.limits.is_empty() {
+            self.limits = workspace.limits.or(self.limits);
+            self.workspace = workspace.id;
+        }
+    }
+}
+
+impl State {
+    /// All of a workspace, as one who may do everything in it sees it.
+    ///
+    /// A view has a network switch of its own; the variables and limits of what it is a view of
+    /// hold where it names none. One that names no limit at all shares them, not only has the same.
+    pub fn workspace_world(&self, workspace: &Workspace) -> World {
+        let mut chain = vec![workspace];
+        let mut last = workspace;
+        while let Some(base) = last.view.as_ref().and_then(|view| self.workspace(view.of)) {
+            chain.push(base);
+            last = base;
+        }
+        let mut world = World::of(last);
+        world.dress(last);
+        for one in chain.into_iter().rev().skip(1) {
+            if let Some(view) = &one.view {
+                world = world.window(&view.subdir, view.access);
+            }
+            world.dress(one);
+        }
+        world
+    }
+
+    /// What an agent sees; none if it has no workspace.
+    pub fn world(&self, agent: &Agent) -> Option<World> {
+        let workspace = self.workspace(agent.workspace?)?;
+        let world = self.workspace_world(workspace);
+        Some(world.window(&agent.workspace_subdir, agent.workspace_access))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_covers_what_lies_below_it_in_the_same_place() {
+        let host = |path: &str| Source::Host(path.to_owned());
+        assert_eq!(host("/a").join("b/c"), host("/a/b/c"));
+        assert_eq!(host("/a").join(""), host("/a"));
+        assert!(host("/").covers(&host("/a")) && host("/a").covers(&host("/a")));
+        assert!(!host("/a").covers(&host("/ab")) && !host("/a/b").covers(&host("/a")));
+        assert!(!host("a").covers(&Source::Workspaces("a/b".to_owned())));
     }
 }

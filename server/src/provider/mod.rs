@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use self::history::History;
-use crate::model::{Blob, FailureClass, Json, Message, Name, Saved, Usage};
+use crate::model::{Blob, FailureClass, Json, LimitKind, Message, Name, Saved, Usage};
 
 /// What a piece of output is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,6 +114,14 @@ pub trait TurnIo: Send + Sync {
     /// Tells what was used since the last report, as soon as the provider knows it. What is told
     /// counts however the turn ends.
     fn report_usage(&self, usage: Usage);
+    /// Tells what a process wrote to its standard error: the end of it, and how many bytes it was.
+    fn report_stderr(&self, text: &str, bytes: u64);
+    /// Tells that a process ended: how (`exit 3`, `signal 9 (SIGKILL)`), and why if it was ended.
+    fn report_exit(&self, pid: u32, status: &str, reason: Option<&str>);
+    /// Tells that a process met a limit of the agent's workspace.
+    fn report_limit(&self, kind: LimitKind, detail: &str);
+    /// Tells that a process of the turn runs without a sandbox.
+    fn report_unsandboxed(&self, reason: &str);
     /// The conversation of the agent's session up to this turn, valid for every model.
     fn history(&self) -> BoxFuture<'_, Result<History, Failure>>;
     /// Is cancelled when the turn is to end.

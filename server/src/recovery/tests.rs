@@ -7,8 +7,8 @@ use super::*;
 use crate::engine::{Core, Staged};
 use crate::journal::{Crash, Fault, SimDisk};
 use crate::model::{
-    CallId, Command, IdSource, Json, NewAgent, Outcome, Policy, ProviderPolicy, Request, Resume,
-    Saved, Snapshot, Timestamp, TurnEnd,
+    CallId, Command, IdSource, Json, NewAgent, NewWorkspace, Outcome, Policy, ProviderPolicy,
+    Request, Resume, Saved, Snapshot, Timestamp, TurnEnd,
 };
 
 /// What a story was told under: other bytes would make the golden files differ.
@@ -173,7 +173,7 @@ fn story(daemon: &mut Daemon) -> Result<(), Error> {
     daemon.call("lead", "send_message", &ask)?;
     daemon.complete("alpha", "forty-two\nor so")?;
     daemon.complete("lead", "it is 42")?;
-    daemon.run(Command::CreateWorkspace { name: "source".into(), parent: None })?;
+    daemon.run(Command::CreateWorkspace { new: NewWorkspace::named("source") })?;
     daemon.records()?;
     daemon.checkpoint()?;
     daemon.create("beta", Some("lead"))?;

@@ -187,6 +187,7 @@ impl AgentService for Api {
                 role: message.role,
                 workspace: request::given(message.workspace),
                 workspace_subdir: request::given(message.workspace_subdir),
+                workspace_access: None,
                 metadata: message.metadata.into_iter().collect(),
                 budgets: budget::given(message.budget, message.tree_budget),
             },

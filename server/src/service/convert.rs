@@ -188,18 +188,20 @@ pub(super) fn session(state: &State, agent: &Agent) -> v1::Session {
 
 pub(super) fn workspace(state: &State, files: &Files, workspace: &Workspace) -> v1::Workspace {
     let links = workspace.links.iter().map(|(mount, link)| v1::Link {
-        host_path: link.host_path.clone(),
+        host_path: files.path_of(&link.source).to_string_lossy().into_owned(),
         mount_path: mount.clone(),
         mode: match link.mode {
             Access::ReadOnly => v1::LinkMode::ReadOnly.into(),
             Access::ReadWrite => v1::LinkMode::ReadWrite.into(),
         },
     });
+    let world = state.workspace_world(workspace);
+    let root = world.at("").map(|root| files.path_of(&root.source)).unwrap_or_default();
     v1::Workspace {
         id: workspace.id.to_string(),
         name: workspace.name.to_string(),
         parent_id: workspace.parent.map(|id| id.to_string()).unwrap_or_default(),
-        root: files.root_of(workspace).to_string_lossy().into_owned(),
+        root: root.to_string_lossy().into_owned(),
         links: links.collect(),
         agent_ids: state.users_of(workspace.id).map(|agent| agent.id.to_string()).collect(),
         create_time: Some(timestamp(workspace.created_at)),

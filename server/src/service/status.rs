@@ -120,6 +120,14 @@ reasons! {
     WorkspaceExists = "WORKSPACE_EXISTS",
     /// Agents or workspaces are in the workspace.
     WorkspaceInUse = "WORKSPACE_IN_USE",
+    /// The settings of the workspace make no sense.
+    WorkspaceInvalid = "WORKSPACE_INVALID",
+    /// An agent wanted to give on more than it may do itself.
+    ReadOnly = "READ_ONLY",
+    /// An agent wanted to give on a network that it does not have itself.
+    NetworkNotAllowed = "NETWORK_NOT_ALLOWED",
+    /// An agent wanted to remove a link of USER.
+    LinkNotYours = "LINK_NOT_YOURS",
     /// A link is in the way.
     LinkExists = "LINK_EXISTS",
     /// There is no such link.
@@ -247,6 +255,10 @@ fn classify(rejection: &Rejection) -> (Code, Reason) {
         Rejection::WorkspaceNotFound { .. } => (NotFound, Reason::WorkspaceNotFound),
         Rejection::WorkspaceExists { .. } => (AlreadyExists, Reason::WorkspaceExists),
         Rejection::WorkspaceInUse { .. } => (FailedPrecondition, Reason::WorkspaceInUse),
+        Rejection::WorkspaceInvalid { .. } => (InvalidArgument, Reason::WorkspaceInvalid),
+        Rejection::ReadOnly { .. } => (PermissionDenied, Reason::ReadOnly),
+        Rejection::NetworkNotAllowed { .. } => (PermissionDenied, Reason::NetworkNotAllowed),
+        Rejection::LinkNotYours { .. } => (PermissionDenied, Reason::LinkNotYours),
         Rejection::LinkExists { .. } => (AlreadyExists, Reason::LinkExists),
         Rejection::LinkNotFound { .. } => (NotFound, Reason::LinkNotFound),
         Rejection::LinkForbidden { .. } => (InvalidArgument, Reason::LinkForbidden),

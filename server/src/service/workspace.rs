@@ -6,7 +6,7 @@ use tonic::{Request, Response, Status};
 
 use super::status::{invalid, refused, rejected};
 use super::{Api, convert, request};
-use crate::model::{Access, Command, Outcome, Rejection, State, WorkspaceId};
+use crate::model::{Access, Command, NewWorkspace, Outcome, Rejection, State, WorkspaceId};
 
 impl Api {
     async fn workspace_now(&self, id: WorkspaceId) -> Result<v1::Workspace, Status> {
@@ -59,7 +59,8 @@ impl WorkspaceService for Api {
         let message = request.into_inner();
         let key = request::key("CreateWorkspace", &message.request_id, &message)?;
         let parent = request::given(message.parent);
-        let command = Command::CreateWorkspace { name: message.name, parent };
+        let new = NewWorkspace { parent, ..NewWorkspace::named(message.name) };
+        let command = Command::CreateWorkspace { new };
         let id = self.change_workspace(command, key).await?;
         let workspace = self.workspace_now(id).await?;
         self.make_folder(id).await?;
@@ -142,7 +143,7 @@ impl WorkspaceService for Api {
     ) -> Result<Response<v1::DeleteWorkspaceResponse>, Status> {
         let message = request.into_inner();
         let key = request::key("DeleteWorkspace", &message.request_id, &message)?;
-        let command = Command::DeleteWorkspace { workspace: message.workspace };
+        let command = Command::DeleteWorkspace { workspace: message.workspace, force: false };
         let id = self.change_workspace(command, key).await?;
         Ok(Response::new(v1::DeleteWorkspaceResponse { workspace_id: id.to_string() }))
     }

@@ -10,7 +10,7 @@ use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use rustix::path::Arg;
 
 use super::Error;
-use crate::model::{Access, Rejection, Workspace, covers};
+use crate::model::{Access, Rejection, Source, World};
 
 /// The files of all workspaces below one folder, and the host folders that they link.
 #[derive(Debug, Clone)]
@@ -35,9 +35,12 @@ impl Files {
         Self { root: root.into(), home: home.into() }
     }
 
-    /// The absolute path of a workspace's root.
-    pub fn root_of(&self, workspace: &Workspace) -> PathBuf {
-        self.root.join(&workspace.root)
+    /// The absolute path of a folder on the host.
+    pub fn path_of(&self, source: &Source) -> PathBuf {
+        match source {
+            Source::Workspaces(path) => self.root.join(path),
+            Source::Host(path) => path.into(),
+        }
     }
 
     /// Makes the folder of a workspace. One that is there is fine.
@@ -118,22 +121,23 @@ impl Files {
         }
     }
 
-    /// Opens the folder that a normal path of a workspace lies in: a link's, or the root.
-    pub(super) fn place(&self, workspace: &Workspace, path: &str) -> Result<Place, Error> {
-        let link = workspace
-            .links
-            .iter()
-            .find_map(|(mount, link)| covers(mount, path).then(|| (link, &path[mount.len()..])));
-        if let Some((link, rest)) = link {
+    /// Opens the folder that a normal path lies in. One that is missing in a workspace is made, if
+    /// that may be written.
+    pub(super) fn place(&self, world: &World, path: &str) -> Result<Place, Error> {
+        let missing = || Error::NotFound { path: path.to_owned() };
+        let (mount, rest) = world.mount_of(path).ok_or_else(missing)?;
+        let writable = mount.access == Access::ReadWrite;
+        let dir = match &mount.source {
             // It had no symbolic links when it was linked; who put one there leads elsewhere.
-            let top = openat(CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-            let dir = top.map_err(io::Error::from).and_then(|top| open_real(top, &link.host_path));
-            let dir = dir.map_err(Error::at(path))?;
-            let writable = link.mode == Access::ReadWrite;
-            return Ok(Place { dir, path: rest.trim_start_matches('/').to_owned(), writable });
-        }
-        let dir = self.open_root(&workspace.root).map_err(Error::at("the workspace"))?;
-        Ok(Place { dir, path: path.to_owned(), writable: true })
+            Source::Host(top) => openat(CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+                .map_err(io::Error::from)
+                .and_then(|root| open_real(root, top)),
+            Source::Workspaces(root) if writable => self.open_root(root),
+            Source::Workspaces(root) => self.all().and_then(|all| open_real(all, root)),
+        };
+        let at = if rest.len() == path.len() { "the workspace" } else { path };
+        let dir = dir.map_err(Error::at(at))?;
+        Ok(Place { dir, path: rest.to_owned(), writable })
     }
 }
 

@@ -14,13 +14,13 @@ use rustix::fs::{FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::model::{Access, Link, Name, Rejection, Timestamp, Tool, Workspace, WorkspaceId};
+use crate::model::{Access, Mount, Rejection, Source, Tool, WorkspaceId, World as Seen};
 
 /// A home with one workspace, and a folder outside with a secret in it.
 struct World {
     folder: tempfile::TempDir,
     files: Files,
-    workspace: Workspace,
+    seen: Seen,
 }
 
 const SECRET: &str = "the secret";
@@ -30,16 +30,16 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().join("home");
         let files = Files::new(home.join("workspaces"), &home);
-        let workspace = workspace("w/root");
-        files.create_root(&workspace.root).unwrap();
+        let seen = seen("w/root");
+        files.create_root("w/root").unwrap();
         let outside = folder.path().join("outside");
         fs::create_dir(&outside).unwrap();
         fs::write(outside.join("secret"), SECRET).unwrap();
-        Self { folder, files, workspace }
+        Self { folder, files, seen }
     }
 
     fn root(&self) -> PathBuf {
-        self.files.root_of(&self.workspace)
+        self.files.path_of(&self.seen.mounts[""].source)
     }
 
     fn outside(&self) -> PathBuf {
@@ -51,13 +51,13 @@ impl World {
         let host = self.folder.path().join(format!("host-{}", mount.replace('/', "-")));
         fs::create_dir(&host).unwrap();
         let host_path = host.to_str().unwrap().to_owned();
-        self.workspace.links.insert(mount.to_owned(), Link { host_path, mode });
+        self.seen.mounts.insert(mount.to_owned(), linked(&host_path, mode));
         host
     }
 
     fn tool(&self, name: &str, args: &Value) -> Result<Value, String> {
         let tool = Tool::parse(name, &args.to_string()).unwrap();
-        self.files.run(&self.workspace, &tool).map_err(|error| error.to_string())
+        self.files.run(&self.seen, &tool).map_err(|error| error.to_string())
     }
 
     fn read(&self, path: &str) -> Result<String, String> {
@@ -97,15 +97,19 @@ impl World {
     }
 }
 
-fn workspace(root: &str) -> Workspace {
-    Workspace {
-        id: WorkspaceId::from_u128(1),
-        name: Name::known("w"),
-        parent: None,
-        root: root.to_owned(),
-        links: Default::default(),
-        created_at: Timestamp::default(),
+fn seen(root: &str) -> Seen {
+    let source = Source::Workspaces(root.to_owned());
+    Seen {
+        workspace: WorkspaceId::from_u128(1),
+        mounts: [(String::new(), Mount { source, access: Access::ReadWrite })].into(),
+        network: false,
+        env: Default::default(),
+        limits: Default::default(),
     }
+}
+
+fn linked(host_path: &str, access: Access) -> Mount {
+    Mount { source: Source::Host(host_path.to_owned()), access }
 }
 
 #[test]
@@ -223,18 +227,17 @@ fn a_linked_folder_that_was_swapped_for_a_symbolic_link_is_not_followed() {
 #[test]
 fn a_workspace_root_that_was_swapped_for_a_symbolic_link_is_not_followed() {
     let world = World::new();
-    let other = workspace("other/root");
-    world.files.create_root(&other.root).unwrap();
-    fs::write(world.files.root_of(&other).join("secret"), SECRET).unwrap();
-    let child = World { workspace: workspace("w/root/child"), ..world };
+    world.files.create_root("other/root").unwrap();
+    let other = world.files.path_of(&Source::Workspaces("other/root".to_owned()));
+    fs::write(other.join("secret"), SECRET).unwrap();
+    let child = World { seen: seen("w/root/child"), ..world };
     symlink("../../other/root", child.root()).unwrap();
     for refused in child.attempts("secret") {
         refused.unwrap_err();
     }
-    let inner = workspace("w/root/child/inner");
-    let _ = child.files.create_root(&inner.root);
+    let _ = child.files.create_root("w/root/child/inner");
     let _ = child.files.remove_root("w/root/child/secret");
-    let others = fs::read_dir(child.files.root_of(&other)).unwrap().count();
+    let others = fs::read_dir(&other).unwrap().count();
     assert_eq!(others, 1);
 }
 
@@ -266,8 +269,7 @@ fn what_is_no_regular_file_neither_blocks_nor_is_used() {
 #[test]
 fn a_device_in_a_linked_folder_is_not_read() {
     let mut world = World::new();
-    let link = Link { host_path: "/dev".into(), mode: Access::ReadOnly };
-    world.workspace.links.insert("dev".into(), link);
+    world.seen.mounts.insert("dev".into(), linked("/dev", Access::ReadOnly));
     let error = world.read("dev/zero").unwrap_err();
     assert!(error.contains("no regular file"), "{error}");
 }
@@ -454,10 +456,10 @@ fn a_workspace_as_deep_as_one_likes_is_removed() {
     }
     symlink(world.outside(), world.root().join("link")).unwrap();
     world.list("", true).unwrap();
-    world.files.remove_root(&world.workspace.root).unwrap();
+    world.files.remove_root("w/root").unwrap();
     assert!(!world.root().parent().unwrap().exists());
     world.outside_is_untouched();
-    world.files.remove_root(&world.workspace.root).unwrap();
+    world.files.remove_root("w/root").unwrap();
 }
 
 #[test]

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::files::{Place, sync};
 use super::{Error, Files};
 use crate::model::workspace_path;
-use crate::model::{ListFiles, ReadFile, Tool, Workspace, WriteFile};
+use crate::model::{ListFiles, ReadFile, Tool, World, WriteFile};
 
 /// Most bytes of text that one read returns.
 const MAX_READ: usize = 256 << 10;
@@ -24,23 +24,23 @@ const MAX_DEPTH: usize = 32;
 const HARMLESS: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY);
 
 impl Files {
-    /// Runs a file tool of an agent in a workspace.
-    pub fn run(&self, workspace: &Workspace, tool: &Tool) -> Result<Value, Error> {
+    /// Runs a file tool of an agent that sees this.
+    pub fn run(&self, world: &World, tool: &Tool) -> Result<Value, Error> {
         match tool {
-            Tool::ReadFile(args) => self.read(workspace, args),
-            Tool::WriteFile(args) => self.write(workspace, args),
-            Tool::ListFiles(args) => self.list(workspace, args),
+            Tool::ReadFile(args) => self.read(world, args),
+            Tool::WriteFile(args) => self.write(world, args),
+            Tool::ListFiles(args) => self.list(world, args),
             _ => Err(Error::NotOnFiles),
         }
     }
 
-    fn find(&self, workspace: &Workspace, path: &str) -> Result<Place, Error> {
+    fn find(&self, world: &World, path: &str) -> Result<Place, Error> {
         let normal = workspace_path(path).map_err(|no| Error::Path(no.to_string()))?;
-        self.place(workspace, &normal)
+        self.place(world, &normal)
     }
 
-    fn read(&self, workspace: &Workspace, args: &ReadFile) -> Result<Value, Error> {
-        let place = self.find(workspace, &args.path)?;
+    fn read(&self, world: &World, args: &ReadFile) -> Result<Value, Error> {
+        let place = self.find(world, &args.path)?;
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(HARMLESS.bits() as i32);
         let file = place.dir.open_with(place.or_dot(), &options).map_err(Error::at(&args.path))?;
@@ -84,8 +84,8 @@ impl Files {
         }))
     }
 
-    fn write(&self, workspace: &Workspace, args: &WriteFile) -> Result<Value, Error> {
-        let place = self.find(workspace, &args.path)?;
+    fn write(&self, world: &World, args: &WriteFile) -> Result<Value, Error> {
+        let place = self.find(world, &args.path)?;
         if !place.writable {
             return Err(Error::ReadOnly { path: args.path.clone() });
         }
@@ -109,13 +109,14 @@ impl Files {
         Ok(json!({ "bytes": args.content.len() }))
     }
 
-    fn list(&self, workspace: &Workspace, args: &ListFiles) -> Result<Value, Error> {
+    fn list(&self, world: &World, args: &ListFiles) -> Result<Value, Error> {
         let normal = workspace_path(&args.path).map_err(|no| Error::Path(no.to_string()))?;
         let mut found = BTreeMap::new();
-        let place = self.place(workspace, &normal)?;
+        let place = self.place(world, &normal)?;
         let depth = if args.recursive { MAX_DEPTH } else { 1 };
-        let within = |mount: &&String| **mount != normal && is_below(mount, &normal);
-        let mounts: Vec<&String> = workspace.links.keys().filter(within).collect();
+        let within =
+            |mount: &&String| !mount.is_empty() && **mount != normal && is_below(mount, &normal);
+        let mounts: Vec<&String> = world.mounts.keys().filter(within).collect();
         let opened =
             if place.path.is_empty() { Ok(place.dir) } else { place.dir.open_dir(&place.path) };
         match opened {
@@ -127,7 +128,7 @@ impl Files {
         // What lies where a link is mounted cannot be reached.
         found.retain(|path, _| !mounts.iter().any(|mount| is_below(path, mount)));
         for mount in mounts {
-            self.list_link(workspace, mount, &normal, depth, &mut found)?;
+            self.list_link(world, mount, &normal, depth, &mut found)?;
         }
         let truncated = found.len() > MAX_ENTRIES;
         let entries: Vec<Value> = found.into_values().take(MAX_ENTRIES).collect();
@@ -138,7 +139,7 @@ impl Files {
     /// with enough depth what is in it.
     fn list_link(
         &self,
-        workspace: &Workspace,
+        world: &World,
         mount: &str,
         path: &str,
         depth: usize,
@@ -157,7 +158,7 @@ impl Files {
             found.insert(at.clone(), json!({ "path": at, "kind": kind }));
         }
         if depth > deep {
-            let place = self.place(workspace, mount)?;
+            let place = self.place(world, mount)?;
             walk(&place.dir, mount, depth - deep, found).map_err(Error::at(mount))?;
         }
         Ok(())

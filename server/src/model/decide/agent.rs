@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Plan;
-use crate::model::workspace::{covers, normal_path};
 use crate::model::{
     Agent, AgentCreated, AgentId, AgentRef, AgentTerminated, AgentUpdated, BudgetChanged,
     DiscardReason, EndReason, GateAction, Kind, MessageDiscarded, MetadataUpdated, NewAgent,
-    Outcome, Party, Rejection, SessionCreated, SessionId, TurnCancelled, TurnId, Workspace,
-    WorkspaceId,
+    Outcome, Party, Rejection, SessionCreated, SessionId, TurnCancelled, TurnId,
 };
 
 const MAX_METADATA_KEYS: usize = 64;
@@ -46,7 +44,7 @@ impl Plan<'_, '_> {
             return Err(too_many_labels());
         }
         self.check_limits(parent)?;
-        let provider = match new.provider.filter(|name| !name.is_empty()) {
+        let provider = match new.provider.as_deref().filter(|name| !name.is_empty()) {
             Some(provider) => provider.into(),
             None => parent.map_or(&policy.default_provider, |p| &p.session.provider).clone(),
         };
@@ -54,15 +52,14 @@ impl Plan<'_, '_> {
             let known = policy.providers.keys().map(ToString::to_string).collect();
             return Err(Rejection::ProviderUnknown { name: provider.to_string(), known });
         }
-        let model = match new.model.filter(|name| !name.is_empty()) {
+        let model = match new.model.as_deref().filter(|name| !name.is_empty()) {
             Some(model) => Some(Arc::from(model)),
             None => parent
                 .filter(|parent| parent.session.provider == provider)
                 .and_then(|parent| parent.session.model.clone()),
         };
         let by = parent.filter(|_| spawned_in.is_some());
-        let window = self.window(by, parent, new.workspace, new.workspace_subdir)?;
-        let (workspace, workspace_subdir) = window;
+        let desk = self.desk(by, parent, &new)?;
         let session = SessionId::fresh(self.cx.ids);
         let agent_id = AgentId::fresh(self.cx.ids);
         self.push(session, SessionCreated { provider, model });
@@ -74,61 +71,15 @@ impl Plan<'_, '_> {
                 parent_session_id: parent.map(|parent| parent.session.id),
                 instructions: new.instructions,
                 role: new.role,
-                workspace,
-                workspace_subdir,
+                workspace: desk.workspace,
+                workspace_subdir: desk.subdir,
+                workspace_access: desk.access,
                 metadata: new.metadata,
                 spawned_in,
             },
         );
         self.set_budgets(session, &name, &new.budgets);
         Ok(agent_id)
-    }
-
-    /// The workspace of a new agent, and the folder in it that it sees. What `by` spawns it sees
-    /// no more than `by` does; USER may choose any workspace.
-    fn window(
-        &self,
-        by: Option<&Agent>,
-        parent: Option<&Agent>,
-        workspace: Option<String>,
-        subdir: Option<String>,
-    ) -> Result<(Option<WorkspaceId>, String), Rejection> {
-        let named = workspace.filter(|name| !name.is_empty());
-        let named = named.map(|name| self.state.resolve_workspace(&name)).transpose()?;
-        let inherited = parent.and_then(|parent| {
-            let workspace = self.state.workspace(parent.workspace?)?;
-            Some((workspace, parent.workspace_subdir.as_str()))
-        });
-        let (workspace, above) = match (named, inherited) {
-            (Some(workspace), Some((own, above))) if workspace.id == own.id => (workspace, above),
-            (Some(workspace), inherited) => {
-                if by.is_some() && !inherited.is_some_and(|own| self.shows(own, workspace)) {
-                    return Err(Rejection::WorkspaceNotVisible { name: workspace.name.clone() });
-                }
-                (workspace, "")
-            }
-            (None, Some(inherited)) => inherited,
-            (None, None) => {
-                return match (subdir.filter(|subdir| !subdir.is_empty()), by.or(parent)) {
-                    (Some(_), Some(parent)) => {
-                        Err(Rejection::NoWorkspace { name: parent.name.clone() })
-                    }
-                    _ => Ok((None, String::new())),
-                };
-            }
-        };
-        let below = normal_path(subdir.as_deref().unwrap_or_default())?;
-        let parts = [above, below.as_str()];
-        let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-        Ok((Some(workspace.id), normal_path(&parts.join("/"))?))
-    }
-
-    /// Whether a workspace lies in what is seen of another one.
-    fn shows(&self, (own, subdir): (&Workspace, &str), other: &Workspace) -> bool {
-        match subdir {
-            "" => covers(&own.root, &other.root),
-            subdir => covers(&format!("{}/{subdir}", own.root), &other.root),
-        }
     }
 
     /// Whether the tree has room for an agent under this parent.

@@ -3,11 +3,14 @@
 mod agent;
 mod budget;
 mod cancel;
+mod desk;
 mod govern;
 mod message;
 mod multicast;
+mod process;
 mod remind;
 mod session;
+mod sharing;
 mod subscribe;
 mod tool;
 mod turn;
@@ -125,23 +128,12 @@ impl Plan<'_, '_> {
             Command::SuspendSession { session } => self.suspend_session(&session),
             Command::ResumeSession { session } => self.resume_session(&session),
             Command::DeleteSession { session } => self.delete_session(&session),
-            Command::CreateWorkspace { name, parent } => self.create_workspace(&name, parent),
-            Command::LinkDirectory { workspace, host_path, mount_path, mode } => {
-                self.link_directory(&workspace, host_path, &mount_path, mode)
-            }
-            Command::UnlinkDirectory { workspace, mount_path } => {
-                self.unlink_directory(&workspace, &mount_path)
-            }
-            Command::DeleteWorkspace { workspace } => self.delete_workspace(&workspace),
             Command::CallTool { agent, turn, call, tool, args, objection } => {
                 self.call_tool(agent, turn, (call, tool, args), objection)
             }
             Command::CancelCall { agent, call } => Ok(self.cancel_call(agent, call)),
             Command::FinishTool { agent, turn, call, result } => {
                 Ok(self.finish_tool(agent, turn, call, result))
-            }
-            Command::ReportUsage { agent, turn, usage } => {
-                Ok(self.report_usage(agent, turn, usage))
             }
             Command::FinishTurn { agent, turn, end, attended } => {
                 Ok(self.finish_turn(agent, turn, end, &attended))
@@ -165,6 +157,56 @@ impl Plan<'_, '_> {
                 self.push(None, super::DaemonStopped {});
                 Ok(Outcome::Done)
             }
+            on_workspaces @ (Command::CreateWorkspace { .. }
+            | Command::UpdateWorkspace { .. }
+            | Command::LinkDirectory { .. }
+            | Command::UnlinkDirectory { .. }
+            | Command::DeleteWorkspace { .. }) => self.on_workspaces(on_workspaces),
+            report @ (Command::ReportUsage { .. }
+            | Command::ReportStderr { .. }
+            | Command::ReportExit { .. }
+            | Command::ReportLimit { .. }
+            | Command::ReportUnsandboxed { .. }) => Ok(self.report(report)),
+        }
+    }
+
+    fn on_workspaces(&mut self, command: Command) -> Result<Outcome, Rejection> {
+        match command {
+            Command::CreateWorkspace { new } => {
+                self.create_workspace(new, None).map(Outcome::Workspace)
+            }
+            Command::UpdateWorkspace { workspace, network, env, limits } => {
+                self.update_workspace(&workspace, network, env, limits)
+            }
+            Command::LinkDirectory { workspace, host_path, mount_path, mode } => {
+                self.link_directory(&workspace, host_path, &mount_path, mode)
+            }
+            Command::UnlinkDirectory { workspace, mount_path } => {
+                self.unlink_directory(&workspace, &mount_path)
+            }
+            Command::DeleteWorkspace { workspace, force } => {
+                self.delete_workspace(&workspace, force)
+            }
+            _ => Ok(Outcome::Done),
+        }
+    }
+
+    fn report(&mut self, command: Command) -> Outcome {
+        match command {
+            Command::ReportUsage { agent, turn, usage } => self.report_usage(agent, turn, usage),
+            Command::ReportStderr { agent, turn, text, bytes } => {
+                self.report_stderr(agent, turn, &text, bytes)
+            }
+            Command::ReportExit { agent, turn, pid, status, reason } => {
+                self.report_exit(agent, turn, pid, status, reason)
+            }
+            Command::ReportLimit { agent, turn, workspace, limit, detail } => {
+                self.report_limit(agent, turn, workspace, limit, detail)
+            }
+            Command::ReportUnsandboxed { agent, turn, reason } => {
+                self.report_unsandboxed(agent, turn, reason)
+            }
+            _ => Outcome::Done,
         }
     }
 }

@@ -13,9 +13,10 @@ use super::message::Letter;
 use crate::model::recent::{describe, describe_self};
 use crate::model::turn::Turn;
 use crate::model::{
-    Agent, AgentCompleting, AgentId, CallId, CheckInbox, Complete, Expiry, GateAction, Json, Kind,
-    Message, MessageCollected, MessageId, NewAgent, Outcome, Party, Rejection, SendMessage,
-    SpawnAgent, Tool, ToolCallInvoked, ToolCallResult, TurnId, TurnWaiting, WaitExpired,
+    Access, Agent, AgentCompleting, AgentId, CallId, CheckInbox, Complete, Expiry, GateAction,
+    Json, Kind, Message, MessageCollected, MessageId, NewAgent, Outcome, Party, Rejection,
+    SendMessage, SpawnAgent, Tool, ToolCallInvoked, ToolCallResult, TurnId, TurnWaiting,
+    WaitExpired,
 };
 
 /// Most bytes of messages that `check_inbox` returns; at least one message is always returned.
@@ -108,6 +109,12 @@ impl Plan<'_, '_> {
                 self.tool_gate(agent, &args.agent_name, GateAction::Ungate)?
             }
             Tool::PermitTurn(args) => self.tool_permit(agent, &args.agent_name)?,
+            tool @ (Tool::CreateWorkspace(_)
+            | Tool::DeleteWorkspace(_)
+            | Tool::ListWorkspaces(_)
+            | Tool::LinkDir(_)
+            | Tool::UnlinkDir(_)
+            | Tool::LinkFrom(_)) => self.workspace_tool(agent, tool)?,
             Tool::ReadFile(_) | Tool::WriteFile(_) | Tool::ListFiles(_) => Value::Null,
         };
         Ok(Next::Done(done))
@@ -243,6 +250,7 @@ impl Plan<'_, '_> {
             role: args.role.unwrap_or_default(),
             workspace: args.workspace,
             workspace_subdir: args.workspace_subdir,
+            workspace_access: args.workspace_access.map(Access::from),
             metadata: args.metadata,
             budgets: Vec::new(),
         };

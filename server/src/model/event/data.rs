@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Blob, Json};
 use crate::model::{
-    AgentId, CallId, FailureClass, Kind, MessageId, Name, Outcome, Party, SessionId, Timestamp,
-    TurnId, Usage, WorkspaceId,
+    Access, AgentId, CallId, FailureClass, Kind, MessageId, Name, Outcome, Party, SessionId,
+    Timestamp, TurnId, Usage, WorkspaceId,
 };
 
 macro_rules! data {
@@ -50,6 +50,9 @@ data! {
         /// Folder of the workspace that is all it sees; absent for the whole.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         workspace_subdir: String,
+        /// The most that it may do there; absent for reading and writing.
+        #[serde(default, skip_serializing_if = "Access::is_full")]
+        workspace_access: Access,
         /// Labels.
         #[serde(default)]
         metadata: BTreeMap<String, String>,

@@ -7,6 +7,7 @@
 #[macro_use]
 mod data;
 mod attention;
+mod process;
 mod spending;
 mod workspace;
 
@@ -21,6 +22,7 @@ use super::{SessionId, Timestamp};
 
 pub use attention::*;
 pub use data::*;
+pub use process::*;
 pub use spending::*;
 pub use workspace::*;
 
@@ -248,12 +250,22 @@ events! {
     ToolCallResult = "tool_call.result",
     /// A workspace exists.
     WorkspaceCreated = "workspace.created",
-    /// It shows a host folder.
+    /// Its network switch, variables or limits changed.
+    WorkspaceUpdated = "workspace.updated",
+    /// It shows a folder from elsewhere.
     WorkspaceLinked = "workspace.linked",
     /// It does not show it any more.
     WorkspaceUnlinked = "workspace.unlinked",
     /// It is gone.
     WorkspaceDeleted = "workspace.deleted",
+    /// What a process wrote to its standard error in a turn.
+    TurnStderr = "turn.stderr",
+    /// A process of a provider ended.
+    ProcessExited = "process.exited",
+    /// A process was kept from taking more than it may.
+    LimitHit = "limit.hit",
+    /// A turn's process ran without a sandbox.
+    SandboxOff = "sandbox.off",
     /// A mutation with an idempotency key was done.
     RequestRecorded = "request.recorded",
     /// A daemon serves.

@@ -132,7 +132,7 @@ fn a_cancelled_call_returns_when_its_agent_has_a_slot_again() {
 #[test]
 fn only_a_wait_is_ended_by_cancelling_a_call() {
     let mut world = World::new(4);
-    world.run(Command::CreateWorkspace { name: "desk".into(), parent: None }).expect("a desk");
+    world.run(Command::CreateWorkspace { new: NewWorkspace::named("desk") }).expect("a desk");
     let workspace = Some("desk".to_owned());
     let agent = NewAgent { name: "lead".into(), workspace, ..NewAgent::default() };
     world.run(Command::CreateAgent { agent, parent: None }).expect("a lead");
@@ -160,7 +160,7 @@ fn a_turn_waits_for_one_answer_at_a_time() {
 #[test]
 fn an_agent_is_offered_what_can_work_for_it() {
     let mut world = team(4);
-    world.run(Command::CreateWorkspace { name: "desk".into(), parent: None }).expect("a desk");
+    world.run(Command::CreateWorkspace { new: NewWorkspace::named("desk") }).expect("a desk");
     let workspace = Some("desk".to_owned());
     let agent = NewAgent { name: "clerk".into(), workspace, ..NewAgent::default() };
     world.run(Command::CreateAgent { agent, parent: None }).expect("a clerk");

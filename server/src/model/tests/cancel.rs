@@ -16,7 +16,7 @@ fn aborted() -> Option<Result<serde_json::Value, String>> {
 /// An agent whose turn has a file tool at work.
 fn in_a_file_tool() -> (World, CallId) {
     let mut world = World::new(4);
-    world.run(Command::CreateWorkspace { name: "desk".into(), parent: None }).unwrap();
+    world.run(Command::CreateWorkspace { new: NewWorkspace::named("desk") }).unwrap();
     let workspace = Some("desk".into());
     let agent = NewAgent { name: "a".into(), workspace, ..NewAgent::default() };
     world.run(Command::CreateAgent { agent, parent: None }).unwrap();

@@ -106,7 +106,7 @@ fn a_parent_that_asks_again_after_a_crash_gets_the_result_of_a_child_that_comple
 #[test]
 fn a_tool_call_that_a_crash_cut_off_gets_a_result() {
     let mut world = World::new(4);
-    world.run(Command::CreateWorkspace { name: "desk".into(), parent: None }).unwrap();
+    world.run(Command::CreateWorkspace { new: NewWorkspace::named("desk") }).unwrap();
     let workspace = Some("desk".into());
     let agent = NewAgent { name: "a".into(), workspace, ..NewAgent::default() };
     world.run(Command::CreateAgent { agent, parent: None }).unwrap();

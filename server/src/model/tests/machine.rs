@@ -493,7 +493,7 @@ impl StateMachineTest for Core {
 
     fn init_test((): &()) -> World {
         let mut world = World::new(3);
-        let desk = Command::CreateWorkspace { name: "desk".into(), parent: None };
+        let desk = Command::CreateWorkspace { new: NewWorkspace::named("desk") };
         world.run(desk).expect("its name is free");
         world
     }

@@ -9,4 +9,5 @@ mod machine;
 mod routing;
 mod scenarios;
 mod team;
+mod workspaces;
 mod world;

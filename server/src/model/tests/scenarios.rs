@@ -409,8 +409,7 @@ fn sessions_are_deleted_only_after_their_agents_ended() {
 fn workspaces_are_kept_while_they_are_used() {
     let mut world = World::new(4);
     let create = |name: &str, parent: Option<&str>| Command::CreateWorkspace {
-        name: name.into(),
-        parent: parent.map(str::to_owned),
+        new: NewWorkspace { parent: parent.map(str::to_owned), ..NewWorkspace::named(name) },
     };
     world.run(create("desk", None)).unwrap();
     world.run(create("drawer", Some("desk"))).unwrap();
@@ -420,7 +419,7 @@ fn workspaces_are_kept_while_they_are_used() {
     let agent =
         NewAgent { name: "a".into(), workspace: Some("drawer".into()), ..NewAgent::default() };
     world.run(Command::CreateAgent { agent, parent: None }).unwrap();
-    let delete = |name: &str| Command::DeleteWorkspace { workspace: name.into() };
+    let delete = |name: &str| Command::DeleteWorkspace { workspace: name.into(), force: false };
     assert!(matches!(world.run(delete("drawer")), Err(Rejection::WorkspaceInUse { .. })));
     world.run(Command::Terminate { agent: "a".into(), recursive: false }).unwrap();
     assert!(matches!(world.run(delete("desk")), Err(Rejection::WorkspaceInUse { .. })));
@@ -431,7 +430,7 @@ fn workspaces_are_kept_while_they_are_used() {
 #[test]
 fn links_do_not_overlap() {
     let mut world = World::new(4);
-    world.run(Command::CreateWorkspace { name: "w".into(), parent: None }).unwrap();
+    world.run(Command::CreateWorkspace { new: NewWorkspace::named("w") }).unwrap();
     let link = |mount: &str| Command::LinkDirectory {
         workspace: "w".into(),
         host_path: "/srv/x".into(),

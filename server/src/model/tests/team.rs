@@ -459,7 +459,8 @@ fn a_poke_wakes_who_is_idle_and_nobody_else() {
 fn a_child_sees_no_more_of_a_workspace_than_its_parent() {
     let mut world = World::new(8);
     for (name, parent) in [("desk", None), ("inner", Some("desk".to_owned())), ("other", None)] {
-        world.run(Command::CreateWorkspace { name: name.into(), parent }).unwrap();
+        let new = NewWorkspace { parent, ..NewWorkspace::named(name) };
+        world.run(Command::CreateWorkspace { new }).unwrap();
     }
     let workspace = Some("desk".to_owned());
     let agent = NewAgent { name: "lead".into(), workspace, ..NewAgent::default() };

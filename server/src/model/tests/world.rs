@@ -37,7 +37,7 @@ pub(super) struct World {
     pub(super) state: State,
     pub(super) policy: Policy,
     pub(super) now: Timestamp,
-    ids: Counter,
+    pub(super) ids: Counter,
     /// The same events, folded from their lines.
     shadow: State,
     pub(super) entries: Vec<Entry>,

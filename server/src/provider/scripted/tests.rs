@@ -13,7 +13,8 @@ use super::super::history::{End, History, Item, Turn};
 use super::super::{OutputKind, TurnIo};
 use super::*;
 use crate::model::{
-    CallId, FailureClass, Json, Kind, Message, MessageId, Name, Party, Timestamp, TurnId, Usage,
+    CallId, FailureClass, Json, Kind, LimitKind, Message, MessageId, Name, Party, Timestamp,
+    TurnId, Usage,
 };
 
 /// What tools answer.
@@ -46,6 +47,14 @@ impl TurnIo for Io {
     fn report_usage(&self, usage: Usage) {
         self.used.lock().unwrap().push(usage);
     }
+
+    fn report_stderr(&self, _: &str, _: u64) {}
+
+    fn report_exit(&self, _: u32, _: &str, _: Option<&str>) {}
+
+    fn report_limit(&self, _: LimitKind, _: &str) {}
+
+    fn report_unsandboxed(&self, _: &str) {}
 
     fn history(&self) -> BoxFuture<'_, Result<History, Failure>> {
         let history = self.history.clone();

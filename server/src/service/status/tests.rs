@@ -24,7 +24,7 @@ const OTHERS: &[Reason] = &[
 fn rejections() -> Vec<Rejection> {
     let name = || Name::known("worker");
     let text = || "thing".to_owned();
-    vec![
+    let mut all = vec![
         Rejection::AgentNotFound { reference: text() },
         Rejection::AgentAmbiguous { reference: text(), paths: vec!["a/x".into(), "b/x".into()] },
         Rejection::AgentExists { path: text() },
@@ -78,17 +78,30 @@ fn rejections() -> Vec<Rejection> {
         Rejection::SessionBusy { name: name() },
         Rejection::SessionTerminated { name: name() },
         Rejection::SessionNotTerminated { name: name() },
-        Rejection::WorkspaceNotFound { reference: text() },
-        Rejection::WorkspaceExists { name: name() },
-        Rejection::WorkspaceInUse { name: name(), by: "agent \"a\"".into() },
-        Rejection::LinkExists { mount: text(), other: "other".into() },
-        Rejection::LinkNotFound { mount: text() },
-        Rejection::LinkForbidden { path: "/x".into(), problem: "it is not a folder" },
-        Rejection::PathInvalid { path: "../x".into(), problem: "it leads out" },
         Rejection::RequestIdReused { id: text() },
         Rejection::RecordTooLarge { bytes: 11, limit: 10 },
         Rejection::Draining,
         Rejection::Bug { what: "a panic".into() },
+    ];
+    all.extend(rejections_of_workspaces());
+    all
+}
+
+fn rejections_of_workspaces() -> Vec<Rejection> {
+    let name = || Name::known("worker");
+    let text = || "thing".to_owned();
+    vec![
+        Rejection::WorkspaceNotFound { reference: text() },
+        Rejection::WorkspaceExists { name: name() },
+        Rejection::WorkspaceInUse { name: name(), by: "agent \"a\"".into() },
+        Rejection::WorkspaceInvalid { problem: text(), hint: "raise the limit" },
+        Rejection::ReadOnly { what: "workspace \"w\"".into() },
+        Rejection::NetworkNotAllowed { name: text() },
+        Rejection::LinkNotYours { mount: text() },
+        Rejection::LinkExists { mount: text(), other: "other".into() },
+        Rejection::LinkNotFound { mount: text() },
+        Rejection::LinkForbidden { path: "/x".into(), problem: "it is not a folder" },
+        Rejection::PathInvalid { path: "../x".into(), problem: "it leads out" },
     ]
 }
 

@@ -5,7 +5,7 @@ use super::*;
 impl World {
     /// The same world as seen from a folder of the workspace.
     fn window(mut self, subdir: &str) -> Self {
-        self.workspace = self.workspace.window(subdir);
+        self.seen = self.seen.window(subdir, Access::ReadWrite);
         self
     }
 }
