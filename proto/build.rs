@@ -9,8 +9,18 @@ use protox::prost::Message;
 type Error = Box<dyn std::error::Error>;
 
 /// Every file of the package; a new noun is a new line.
-const NOUNS: [&str; 9] =
-    ["agent", "attach", "daemon", "event", "provider", "session", "tool", "turn", "workspace"];
+const NOUNS: [&str; 10] = [
+    "agent",
+    "attach",
+    "daemon",
+    "event",
+    "exec",
+    "provider",
+    "session",
+    "tool",
+    "turn",
+    "workspace",
+];
 
 fn main() -> Result<(), Error> {
     let files: Vec<String> = NOUNS

@@ -8,6 +8,7 @@ use substrat_proto::MAX_MESSAGE_BYTES;
 use substrat_proto::v1::agent_service_client::AgentServiceClient;
 use substrat_proto::v1::attach_service_client::AttachServiceClient;
 use substrat_proto::v1::daemon_service_client::DaemonServiceClient;
+use substrat_proto::v1::exec_service_client::ExecServiceClient;
 use substrat_proto::v1::provider_service_client::ProviderServiceClient;
 use substrat_proto::v1::session_service_client::SessionServiceClient;
 use substrat_proto::v1::workspace_service_client::WorkspaceServiceClient;
@@ -118,6 +119,7 @@ services! {
     agents: AgentServiceClient,
     attach: AttachServiceClient,
     daemon: DaemonServiceClient,
+    exec: ExecServiceClient,
     providers: ProviderServiceClient,
     sessions: SessionServiceClient,
     workspaces: WorkspaceServiceClient,

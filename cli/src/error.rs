@@ -24,6 +24,8 @@ pub(crate) enum Kind {
     TimedOut,
     /// It was interrupted.
     Interrupted,
+    /// A command that was run ended with this code; it has said what it had to say.
+    Exited(u8),
 }
 
 /// A failure.
@@ -57,6 +59,11 @@ impl Error {
         Self::new(Kind::Unreachable, message, hint)
     }
 
+    /// A command that was run ended with a code.
+    pub(crate) fn exited(code: u8) -> Self {
+        Self::new(Kind::Exited(code), "", "")
+    }
+
     /// There was no answer within the time that the caller gave.
     pub(crate) fn late() -> Self {
         let hint = "give more time with --timeout; what was begun goes on in the daemon";
@@ -74,6 +81,7 @@ impl Error {
             Kind::Denied => 8,
             Kind::TimedOut => 124,
             Kind::Interrupted => 130,
+            Kind::Exited(code) => code,
         }
     }
 }

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::args::{Args, Format, Global};
-use crate::error::Error;
+use crate::error::{Error, Kind};
 
 fn main() -> ExitCode {
     let args = Args::parse();
@@ -33,6 +33,9 @@ fn main() -> ExitCode {
 }
 
 fn report(error: &Error, global: &Global) -> ExitCode {
+    if let Kind::Exited(code) = error.kind {
+        return ExitCode::from(code);
+    }
     match global.output {
         Format::Json => output::complain_in_json(error),
         Format::Table => output::complain(error, global.verbose),

@@ -1,5 +1,7 @@
 //! `substratctl workspace`: folders that agents work in.
 
+mod exec;
+
 use std::path::PathBuf;
 
 use clap::Subcommand;
@@ -52,6 +54,7 @@ pub(crate) enum Command {
         /// Where it is seen
         mount_path: String,
     },
+    Exec(exec::Args),
     /// Delete a workspace with its files; linked folders stay
     Delete {
         /// Name or id
@@ -95,6 +98,7 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Error
             let response = service.unlink_directory(request).await?.into_inner();
             output.response(&response, |r| said("unlinked from", r.workspace.as_ref()))
         }
+        Command::Exec(args) => exec::run(context, args).await,
         Command::Delete { workspace } => {
             let name = workspace.clone();
             let request = v1::DeleteWorkspaceRequest { workspace, request_id };

@@ -16,12 +16,13 @@ use super::{Config, ConfigError, Home, HomeError, environment, logging};
 use crate::engine::{Engine, Fatal, Handle, Parts, RandomIds, now};
 use crate::import;
 use crate::journal::{self, Disk, Journal, OsDisk};
+use crate::launcher::Launcher;
 use crate::model::{BadLine, Context};
 use crate::projection::Worker;
 use crate::provider::{self, Provider};
 use crate::recovery::{self, Recovered, Report};
 use crate::service::{About, Api, Sockets, bind};
-use crate::workspace::Files;
+use crate::workspace::{Files, SandboxSettings, Sandboxing};
 
 /// What a daemon is started with.
 #[derive(Debug, Clone)]
@@ -265,7 +266,8 @@ async fn serve(
     let policy = config.policy(&infos);
     let (engine, handle) = Engine::new(state, effects, policy, Box::new(ids), archive, parts);
     let about = about(home, config, report, took, tail);
-    let api = Api::new(handle.clone(), files, about);
+    let launcher = launcher(home, files.clone())?;
+    let api = Api::new(handle.clone(), files, launcher, about);
     let (stop, stopped) = oneshot::channel::<()>();
     let mut server = std::pin::pin!(api.serve(listener, &users, async move {
         // A dropped sender means the same.
@@ -297,6 +299,19 @@ async fn serve(
     .map_err(|error| RunError::Serve(error.to_string()))?;
     tracing::info!(sequence, "stopped cleanly");
     Ok(())
+}
+
+/// What starts processes.
+fn launcher(home: &Home, files: Files) -> Result<Launcher, RunError> {
+    let program = std::env::current_exe().map_err(io("finding this program"))?;
+    let settings = SandboxSettings {
+        policy: Sandboxing::Required,
+        system_paths: Vec::new(),
+        tmp_bytes: 1 << 30,
+        limits: crate::model::Limits::default(),
+    };
+    let launcher = Launcher::new(&home.path().join("run"), &program, files, settings);
+    launcher.map_err(io("preparing to start processes"))
 }
 
 fn about(

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!  init ──► Hello                       its process id is read from the socket
-//!  init ◄── Setup + stdin, stdout, stderr
-//!  init ──► Ready (+ a listener) | Failed
+//!  init ◄── Setup + stdin, stdout, stderr, if it gets no terminal
+//!  init ──► Ready + the near side of its terminal, the listener of the proxy | Failed
 //!  init ◄── Signal, any number of them
 //!  init ──► Exit
 //! ```
@@ -44,8 +44,8 @@ pub(super) struct Setup {
     pub(super) limits: String,
     /// Whether to listen for what goes to the daemon's proxy.
     pub(super) egress: bool,
-    /// Whether its stdin is a terminal that it is to control.
-    pub(super) terminal: bool,
+    /// Rows and columns of the terminal that is made for it; none for pipes.
+    pub(super) terminal: Option<(u16, u16)>,
     /// Whether this is inside of a sandbox.
     pub(super) sandboxed: bool,
 }

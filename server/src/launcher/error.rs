@@ -35,6 +35,21 @@ pub enum Error {
 }
 
 impl Error {
+    /// What to do next.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Unavailable(_) => {
+                "mend that, or set sandbox.policy to \"preferred\" or \"off\" and let agents out"
+            }
+            Self::Mount { .. } => "put the folder back, or remove the link to it",
+            Self::Command { .. } => {
+                "a sandbox shows the host's /usr and the workspace; name a program of these, or \
+                 add its folder to sandbox.system_paths"
+            }
+            Self::Setup { .. } => "try it again; if it stays, look at the daemon's log",
+        }
+    }
+
     /// The failure of a step.
     pub(super) fn step(step: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |error| Self::Setup { step: step.to_owned(), problem: error.to_string() }

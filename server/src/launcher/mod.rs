@@ -23,6 +23,7 @@ mod outer;
 mod probe;
 mod process;
 mod system;
+mod terminal;
 #[cfg(test)]
 mod tests;
 
@@ -44,6 +45,7 @@ pub use self::probe::Bubblewrap;
 use self::process::Waiting;
 pub use self::process::{Exit, Process};
 use self::system::System;
+pub use self::terminal::Terminal;
 use crate::model::{Access, Limits, WorkspaceId, World};
 use crate::workspace::{Files, Open, SandboxSettings, Sandboxing};
 
@@ -110,7 +112,7 @@ pub enum Ends {
         stderr: pipe::Receiver,
     },
     /// The near side of its terminal.
-    Terminal(OwnedFd),
+    Terminal(Terminal),
 }
 
 /// Starts processes. Clones are the same launcher.
@@ -254,7 +256,10 @@ impl Launcher {
             Some(ready) => Outer::sandbox(ready, &launch, &open)?,
             None => Outer::bare(&self.inner.program),
         };
-        let (ends, far) = ends(launch.terminal).map_err(Error::step("making its input"))?;
+        let (pipes, given) = match launch.terminal {
+            None => pipes().map_err(Error::step("making its input"))?,
+            Some(_) => (None, Vec::new()),
+        };
         let (child, control) = outer.spawn().map_err(Error::step("starting it"))?;
         let inner = &self.inner;
         let waiting = Waiting::hello(child, control, &inner.records).await?;
@@ -265,9 +270,18 @@ impl Launcher {
         };
         let bound = inner.bounds.prepare(&launch, root, waiting.pid, ready.is_some())?;
         let setup = self.setup(&launch, mounts, bound.rlimits.to_string(), ready.is_some());
-        let far: Vec<_> = far.iter().map(AsFd::as_fd).collect();
-        let (process, beside) = waiting.start(&setup, &far, &inner.bounds, bound).await?;
-        let egress = beside.into_iter().next().map(std::net::TcpListener::from);
+        let given: Vec<_> = given.iter().map(AsFd::as_fd).collect();
+        let (process, beside) = waiting.start(&setup, &given, &inner.bounds, bound).await?;
+        let mut beside = beside.into_iter();
+        let ends = match pipes {
+            Some(pipes) => pipes,
+            None => {
+                let near = beside.next().ok_or_else(|| io::Error::other("it was not made"));
+                let terminal = near.and_then(Terminal::new);
+                Ends::Terminal(terminal.map_err(Error::step("taking its terminal"))?)
+            }
+        };
+        let egress = beside.next().map(std::net::TcpListener::from);
         Ok(Launched { process, ends, egress, unsandboxed: None })
     }
 
@@ -310,7 +324,7 @@ impl Launcher {
             mounts,
             limits,
             egress: sandboxed && launch.egress && !launch.world.as_ref().is_some_and(|w| w.network),
-            terminal: launch.terminal.is_some(),
+            terminal: launch.terminal,
             sandboxed,
         }
     }
@@ -337,19 +351,8 @@ fn keep(program: &Path, kept: &Path) -> io::Result<PathBuf> {
     Ok(kept.to_owned())
 }
 
-/// The two sides of a process's input and output: the near ends, and what it is given.
-fn ends(terminal: Option<(u16, u16)>) -> io::Result<(Ends, Vec<OwnedFd>)> {
-    use rustix::fs::OFlags;
-    if let Some((rows, columns)) = terminal {
-        let flags = rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY;
-        let near = rustix::pty::openpt(flags | rustix::pty::OpenptFlags::CLOEXEC)?;
-        rustix::pty::unlockpt(&near)?;
-        let far = rustix::pty::ioctl_tiocgptpeer(&near, flags | rustix::pty::OpenptFlags::CLOEXEC)?;
-        resize(&near, rows, columns)?;
-        rustix::fs::fcntl_setfl(&near, rustix::fs::fcntl_getfl(&near)? | OFlags::NONBLOCK)?;
-        let others = [far.try_clone()?, far.try_clone()?];
-        return Ok((Ends::Terminal(near), std::iter::once(far).chain(others).collect()));
-    }
+/// Pipes for a process: the near ends, and what it is given.
+fn pipes() -> io::Result<(Option<Ends>, Vec<OwnedFd>)> {
     let (far_in, near_in) = io::pipe()?;
     let (near_out, far_out) = io::pipe()?;
     let (near_err, far_err) = io::pipe()?;
@@ -358,14 +361,7 @@ fn ends(terminal: Option<(u16, u16)>) -> io::Result<(Ends, Vec<OwnedFd>)> {
         stdout: pipe::Receiver::from_owned_fd(near_out.into())?,
         stderr: pipe::Receiver::from_owned_fd(near_err.into())?,
     };
-    Ok((ends, vec![far_in.into(), far_out.into(), far_err.into()]))
-}
-
-/// Sets the size of a terminal.
-pub fn resize(terminal: impl AsFd, rows: u16, columns: u16) -> io::Result<()> {
-    let size =
-        rustix::termios::Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-    Ok(rustix::termios::tcsetwinsize(terminal, size)?)
+    Ok((Some(ends), vec![far_in.into(), far_out.into(), far_err.into()]))
 }
 
 /// The number of an open descriptor, for a command line.

@@ -298,7 +298,8 @@ impl Process {
         self.exit.unwrap_or(Exit::Gone)
     }
 
-    fn kill_now(&self) {
+    /// Ends it at once, with all that it started. Does not wait.
+    pub fn kill_now(&self) {
         if self.sandboxed {
             // The kernel ends with it whatever is in its process namespace.
             let _ = pidfd_send_signal(&self.init, rustix::process::Signal::KILL);

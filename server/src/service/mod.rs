@@ -6,6 +6,7 @@ mod budget;
 mod convert;
 mod daemon;
 mod events;
+mod exec;
 mod incoming;
 mod layers;
 mod request;
@@ -30,6 +31,7 @@ use tower::ServiceBuilder;
 use tower::limit::GlobalConcurrencyLimitLayer;
 
 use crate::engine::Handle;
+use crate::launcher::Launcher;
 use crate::model::Timestamp;
 use crate::recovery::Report;
 use crate::workspace::Files;
@@ -40,11 +42,12 @@ pub use tool::Sockets;
 /// Provider of a root that names none.
 pub const DEFAULT_PROVIDER: &str = "scripted";
 /// The services of the API.
-const SERVICES: [&str; 6] = [
+const SERVICES: [&str; 7] = [
     "substrat.v1.AgentService",
     "substrat.v1.AttachService",
     "substrat.v1.SessionService",
     "substrat.v1.WorkspaceService",
+    "substrat.v1.ExecService",
     "substrat.v1.ProviderService",
     "substrat.v1.DaemonService",
 ];
@@ -109,13 +112,14 @@ pub struct About {
 pub struct Api {
     engine: Handle,
     files: Files,
+    launcher: Launcher,
     about: Arc<About>,
 }
 
 impl Api {
     /// The services of an engine.
-    pub fn new(engine: Handle, files: Files, about: About) -> Self {
-        Self { engine, files, about: Arc::new(about) }
+    pub fn new(engine: Handle, files: Files, launcher: Launcher, about: About) -> Self {
+        Self { engine, files, launcher, about: Arc::new(about) }
     }
 
     /// Serves until `stop` resolves, and then until the running requests have ended.
@@ -168,6 +172,7 @@ impl Api {
             .add_service(limited!(v1::attach_service_server::AttachServiceServer<Self>))
             .add_service(limited!(v1::session_service_server::SessionServiceServer<Self>))
             .add_service(limited!(v1::workspace_service_server::WorkspaceServiceServer<Self>))
+            .add_service(limited!(v1::exec_service_server::ExecServiceServer<Self>))
             .add_service(limited!(v1::provider_service_server::ProviderServiceServer<Self>))
             .add_service(limited!(v1::daemon_service_server::DaemonServiceServer<Self>))
             .serve_with_incoming_shutdown(connections, stop);

@@ -6,6 +6,7 @@ use substrat_proto::Refusal as Wire;
 use tonic::{Code, Status};
 
 use crate::engine::{Answer, Refusal};
+use crate::launcher;
 use crate::model::{FailureClass, Rejection};
 
 macro_rules! reasons {
@@ -116,6 +117,14 @@ reasons! {
     SessionNotTerminated = "SESSION_NOT_TERMINATED",
     /// There is no such workspace.
     WorkspaceNotFound = "WORKSPACE_NOT_FOUND",
+    /// There is no sandbox on this machine.
+    SandboxUnavailable = "SANDBOX_UNAVAILABLE",
+    /// A sandbox could not be made.
+    SandboxFailed = "SANDBOX_FAILED",
+    /// A folder cannot be shown in the workspace.
+    MountFailed = "MOUNT_FAILED",
+    /// The program is not there, or cannot be run.
+    CommandNotFound = "COMMAND_NOT_FOUND",
     /// A workspace has the name.
     WorkspaceExists = "WORKSPACE_EXISTS",
     /// Agents or workspaces are in the workspace.
@@ -306,6 +315,18 @@ pub(super) fn unanswered(agent: &str, answer: &Answer) -> Status {
         Answer::Completed { .. } => (Reason::Bug, "an answer was taken for none".to_owned(), ""),
     };
     status(Code::Aborted, reason, message, hint)
+}
+
+/// A process that was not started.
+pub(super) fn not_launched(error: &launcher::Error) -> Status {
+    use launcher::Error;
+    let (code, reason) = match error {
+        Error::Unavailable(_) => (Code::FailedPrecondition, Reason::SandboxUnavailable),
+        Error::Mount { .. } => (Code::FailedPrecondition, Reason::MountFailed),
+        Error::Command { .. } => (Code::FailedPrecondition, Reason::CommandNotFound),
+        Error::Setup { .. } => (Code::Internal, Reason::SandboxFailed),
+    };
+    status(code, reason, error.to_string(), error.hint())
 }
 
 /// Logs that could not be read.

@@ -15,13 +15,15 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use nix::sys::signal::SigSet;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, open, openat2};
 use rustix::mount::{MoveMountFlags, move_mount};
-use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, kill_process_group};
+use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, getpgrp, kill_process_group};
 
 use super::bubblewrap::WORKSPACE;
 use super::control::{Incoming, Setup, Signal, Told, send};
 use super::limits::Rlimits;
+use super::terminal;
 
 /// Port of the loopback inside of a sandbox at which the daemon's proxy is reached.
 pub const EGRESS_PORT: u16 = 3128;
@@ -60,14 +62,14 @@ fn run() -> io::Result<()> {
     let mut incoming = Incoming::default();
     let Some(setup) = incoming.wait::<Setup>(socket)? else { return Ok(()) };
     let stdio = std::mem::take(&mut incoming.fds);
-    let sandboxed = setup.sandboxed;
+    let (sandboxed, terminal) = (setup.sandboxed, setup.terminal.is_some());
     let command = match start(socket, &setup, stdio) {
         Ok(command) => command,
         Err(Failure { step, error, command }) => {
             return send(socket, &Told::Failed { step, error: error.to_string(), command }, &[]);
         }
     };
-    let launch = Arc::new(Launch { command: Mutex::new(Some(command)), sandboxed });
+    let launch = Arc::new(Launch { command: Mutex::new(Some(command)), sandboxed, terminal });
     let (listening, heard) = (launch.clone(), socket.clone());
     // Ends with the process.
     let listener = std::thread::Builder::new().stack_size(256 << 10);
@@ -81,14 +83,14 @@ fn run() -> io::Result<()> {
 
 /// Makes everything ready and starts the command. Returns its process id.
 fn start(socket: &OwnedFd, setup: &Setup, stdio: Vec<OwnedFd>) -> Result<Pid, Failure> {
-    let mut beside = Vec::new();
+    let mut beside: Vec<OwnedFd> = Vec::new();
     if setup.sandboxed {
         for (from, path) in &setup.mounts {
             place(from, path).map_err(Failure::at(format!("mounting {path:?}")))?;
         }
         if setup.egress {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, EGRESS_PORT));
-            beside.push(listener.map_err(Failure::at("listening for the proxy"))?);
+            beside.push(listener.map_err(Failure::at("listening for the proxy"))?.into());
         }
     } else {
         sweep::adopt().map_err(Failure::at("adopting what is left behind"))?;
@@ -102,6 +104,18 @@ fn start(socket: &OwnedFd, setup: &Setup, stdio: Vec<OwnedFd>) -> Result<Pid, Fa
     if setup.sandboxed {
         privilege::drop_all().map_err(|(step, error)| Failure { step, error, command: false })?;
     }
+    let stdio = match setup.terminal {
+        None => stdio,
+        Some((rows, columns)) => {
+            let made = terminal::open(rows, columns);
+            let (near, far) = made.map_err(Failure::at("making its terminal"))?;
+            take_terminal(&far).map_err(Failure::at("taking its terminal"))?;
+            beside.insert(0, near);
+            let all: io::Result<_> =
+                [far.try_clone(), far.try_clone(), Ok(far)].into_iter().collect();
+            all.map_err(Failure::at("taking its terminal"))?
+        }
+    };
     let mut stdio = stdio.into_iter().map(Stdio::from);
     let (Some(stdin), Some(stdout), Some(stderr)) = (stdio.next(), stdio.next(), stdio.next())
     else {
@@ -114,7 +128,7 @@ fn start(socket: &OwnedFd, setup: &Setup, stdio: Vec<OwnedFd>) -> Result<Pid, Fa
     let mut command = Command::new(program);
     command.args(args).env_clear().envs(&setup.env).current_dir(&setup.dir);
     command.stdin(stdin).stdout(stdout).stderr(stderr);
-    if !setup.terminal {
+    if setup.terminal.is_none() {
         command.process_group(0);
     }
     let child = command.spawn().map_err(|error| {
@@ -135,6 +149,17 @@ fn start(socket: &OwnedFd, setup: &Setup, stdio: Vec<OwnedFd>) -> Result<Pid, Fa
     pid.ok_or_else(|| Failure::at("starting the command")(io::Error::other("no process id")))
 }
 
+/// Takes a terminal as the one that controls this session. What is typed there signals this
+/// process, too, which hears none of it; the command starts with no signal blocked.
+fn take_terminal(terminal: &OwnedFd) -> io::Result<()> {
+    let mut deaf = SigSet::all();
+    deaf.remove(nix::sys::signal::Signal::SIGCHLD);
+    deaf.thread_block()?;
+    // Fails for one that leads its session, which bubblewrap has made this.
+    let _ = rustix::process::setsid();
+    Ok(rustix::process::ioctl_tiocsctty(terminal)?)
+}
+
 /// Moves a mount to its place below the workspace.
 fn place(from: &str, path: &str) -> io::Result<()> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -150,6 +175,8 @@ struct Launch {
     /// The command, until it was waited for: then its process id may be another's.
     command: Mutex<Option<Pid>>,
     sandboxed: bool,
+    /// Whether it has a terminal; then the command is in the group of this process.
+    terminal: bool,
 }
 
 impl Launch {
@@ -175,8 +202,9 @@ impl Launch {
 
     fn signal(&self, signal: rustix::process::Signal) {
         if let Some(pid) = *self.command() {
+            let group = if self.terminal { getpgrp() } else { pid };
             // A group that has ended has nothing to be told.
-            let _ = kill_process_group(pid, signal);
+            let _ = kill_process_group(group, signal);
         }
     }
 

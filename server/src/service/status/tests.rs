@@ -19,6 +19,10 @@ const OTHERS: &[Reason] = &[
     Reason::DeadlineExceeded,
     Reason::Overloaded,
     Reason::LogUnreadable,
+    Reason::SandboxUnavailable,
+    Reason::SandboxFailed,
+    Reason::MountFailed,
+    Reason::CommandNotFound,
 ];
 
 fn rejections() -> Vec<Rejection> {

@@ -1,0 +1,309 @@
+//! ExecService: commands that people run where agents work.
+
+use futures_util::StreamExt;
+use futures_util::stream::{self, BoxStream};
+use substrat_proto::v1;
+use substrat_proto::v1::exec_request::Request as Asked;
+use substrat_proto::v1::exec_response::Response as Told;
+use substrat_proto::v1::exec_service_server::ExecService;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::pipe;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::status::{invalid, not_launched, refused, rejected};
+use super::{Api, request};
+use crate::launcher::{Ends, Exit, Launch, Launched, Process, Terminal};
+use crate::model::{Rejection, World, workspace_path};
+
+/// Bytes of output in one response.
+const PIECE: usize = 32 << 10;
+/// Largest size of a terminal in either direction.
+const MAX_SIZE: u32 = 10_000;
+
+#[tonic::async_trait]
+impl ExecService for Api {
+    type ExecStream = BoxStream<'static, Result<v1::ExecResponse, Status>>;
+
+    async fn exec(
+        &self,
+        request: Request<Streaming<v1::ExecRequest>>,
+    ) -> Result<Response<Self::ExecStream>, Status> {
+        let mut requests = request.into_inner();
+        let first = requests.message().await?.and_then(|first| first.request);
+        let Some(Asked::Open(open)) = first else {
+            return Err(invalid("the first request of Exec must be an open"));
+        };
+        let launch = self.launch_of(open).await?;
+        tracing::info!(program = launch.argv.first(), "a command is run for a user");
+        let launched = self.launcher.start(launch).await.map_err(|no| not_launched(&no))?;
+        let running = Running::new(launched, requests);
+        let told = stream::unfold(Some(running), |running| async {
+            let mut running = running?;
+            match running.next().await {
+                Ok(told) => {
+                    let over = matches!(told, Told::Exited(_));
+                    let response = v1::ExecResponse { response: Some(told) };
+                    Some((Ok(response), (!over).then_some(running)))
+                }
+                Err(status) => Some((Err(status), None)),
+            }
+        });
+        Ok(Response::new(told.boxed()))
+    }
+}
+
+impl Api {
+    async fn launch_of(&self, open: v1::ExecOpen) -> Result<Launch, Status> {
+        if open.command.is_empty() || open.command.iter().any(|word| word.contains('\0')) {
+            return Err(invalid("command must name a program, and hold no NUL"));
+        }
+        let bad = |name: &String| name.is_empty() || name.contains(['=', '\0']);
+        if open.environment.iter().any(|(name, value)| bad(name) || value.contains('\0')) {
+            return Err(invalid("environment has a name or value that cannot be"));
+        }
+        let terminal = open.terminal.map(|size| size_of(&size)).transpose()?;
+        let dir = workspace_path(&open.directory).map_err(|no| rejected(&no))?;
+        let world = self.world_of(open.workspace, open.agent).await?;
+        Ok(Launch {
+            argv: open.command,
+            env: open.environment.into_iter().collect(),
+            world: Some(world),
+            dir,
+            terminal,
+            ..Launch::default()
+        })
+    }
+
+    /// What is seen in a workspace, by an agent of it or by one who may do everything.
+    async fn world_of(&self, workspace: String, agent: String) -> Result<World, Status> {
+        let found = match request::given(agent) {
+            None => {
+                let read = move |state: &crate::model::State| {
+                    let workspace = state.resolve_workspace(&workspace)?;
+                    Ok(state.workspace_world(workspace))
+                };
+                self.engine.read(read).await.map_err(|no| refused(&no))?
+            }
+            Some(agent) => {
+                let read = |state: &crate::model::State, agent: &crate::model::Agent| {
+                    let none = || Rejection::NoWorkspace { name: agent.name.clone() };
+                    state.world(agent).ok_or_else(none)
+                };
+                self.of_agent(agent, read).await?
+            }
+        };
+        found.map_err(|no| rejected(&no))
+    }
+}
+
+fn size_of(size: &v1::TerminalSize) -> Result<(u16, u16), Status> {
+    let fits = |count: u32| match u16::try_from(count) {
+        Ok(count @ 1..) if u32::from(count) <= MAX_SIZE => Ok(count),
+        _ => Err(invalid("rows and columns of a terminal must be between 1 and 10,000")),
+    };
+    Ok((fits(size.rows)?, fits(size.columns)?))
+}
+
+/// Where a command reads and writes.
+enum Streams {
+    Pipes {
+        /// None when no more input comes.
+        stdin: Option<pipe::Sender>,
+        /// None when it has ended.
+        stdout: Option<pipe::Receiver>,
+        /// None when it has ended.
+        stderr: Option<pipe::Receiver>,
+    },
+    Terminal {
+        terminal: Terminal,
+        /// Whether nobody has its far side open any more.
+        silent: bool,
+    },
+}
+
+/// A command that runs.
+struct Running {
+    process: Process,
+    streams: Streams,
+    requests: Option<Streaming<v1::ExecRequest>>,
+    /// Input that the command has not taken yet.
+    input: Vec<u8>,
+    started: Option<v1::ExecStarted>,
+    limits_hit: Vec<String>,
+}
+
+/// What happened next.
+enum Woken {
+    Output(Told),
+    /// A stream ended, or took its input.
+    Changed,
+    Exited(Exit),
+    Request(Result<Option<v1::ExecRequest>, Status>),
+}
+
+impl Running {
+    fn new(launched: Launched, requests: Streaming<v1::ExecRequest>) -> Self {
+        let Launched { process, ends, unsandboxed, .. } = launched;
+        let streams = match ends {
+            Ends::Pipes { stdin, stdout, stderr } => {
+                Streams::Pipes { stdin: Some(stdin), stdout: Some(stdout), stderr: Some(stderr) }
+            }
+            Ends::Terminal(terminal) => Streams::Terminal { terminal, silent: false },
+        };
+        let unsandboxed_reason = unsandboxed.unwrap_or_default();
+        let started = Some(v1::ExecStarted { pid: process.pid(), unsandboxed_reason });
+        let limits_hit = Vec::new();
+        Self { process, streams, requests: Some(requests), input: Vec::new(), started, limits_hit }
+    }
+
+    async fn next(&mut self) -> Result<Told, Status> {
+        if let Some(started) = self.started.take() {
+            return Ok(Told::Started(started));
+        }
+        loop {
+            let takes_input = self.input.is_empty();
+            let woken = tokio::select! {
+                woken = self.streams.next(&mut self.input) => woken,
+                exit = self.process.wait(), if self.streams.are_silent() => Woken::Exited(exit),
+                request = next_request(&mut self.requests), if takes_input => {
+                    Woken::Request(request)
+                }
+            };
+            match woken {
+                Woken::Output(told) => return Ok(told),
+                Woken::Changed => {}
+                Woken::Exited(exit) => return Ok(Told::Exited(self.exited(exit).await)),
+                Woken::Request(request) => self.obey(request?)?,
+            }
+        }
+    }
+
+    fn obey(&mut self, request: Option<v1::ExecRequest>) -> Result<(), Status> {
+        let Some(request) = request else {
+            self.requests = None;
+            self.streams.end_input();
+            return Ok(());
+        };
+        match request.request {
+            Some(Asked::Input(bytes)) => self.input = bytes,
+            Some(Asked::EndOfInput(_)) => self.streams.end_input(),
+            Some(Asked::Resize(size)) => {
+                let (rows, columns) = size_of(&size)?;
+                if let Streams::Terminal { terminal, .. } = &self.streams {
+                    // One that is gone has no size.
+                    let _ = terminal.resize(rows, columns);
+                }
+            }
+            Some(Asked::Signal(signal)) => match v1::ExecSignal::try_from(signal) {
+                Ok(v1::ExecSignal::Interrupt) => self.process.interrupt(),
+                Ok(v1::ExecSignal::Terminate) => self.process.terminate(),
+                Ok(v1::ExecSignal::Kill) => self.process.kill_now(),
+                Ok(v1::ExecSignal::Unspecified) | Err(_) => {
+                    return Err(invalid("signal is not one that can be sent"));
+                }
+            },
+            Some(Asked::Open(_)) | None => {
+                return Err(invalid("only the first request of Exec is an open"));
+            }
+        }
+        Ok(())
+    }
+
+    async fn exited(&mut self, exit: Exit) -> v1::ExecExited {
+        while let Some(hit) = self.process.hit().await {
+            self.limits_hit.push(hit.detail);
+        }
+        let (code, signal) = match exit {
+            Exit::Code(code) => (code, 0),
+            Exit::Signal(signal) => (128 + signal, signal),
+            Exit::Gone => (128 + 9, 9),
+        };
+        v1::ExecExited { code, signal, limits_hit: std::mem::take(&mut self.limits_hit) }
+    }
+}
+
+async fn next_request(
+    requests: &mut Option<Streaming<v1::ExecRequest>>,
+) -> Result<Option<v1::ExecRequest>, Status> {
+    match requests {
+        Some(requests) => requests.message().await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Streams {
+    /// Whether all output was read.
+    fn are_silent(&self) -> bool {
+        match self {
+            Self::Pipes { stdout, stderr, .. } => stdout.is_none() && stderr.is_none(),
+            Self::Terminal { silent, .. } => *silent,
+        }
+    }
+
+    /// Waits for output, or until the input was taken.
+    async fn next(&mut self, input: &mut Vec<u8>) -> Woken {
+        match self {
+            Self::Pipes { stdin, stdout, stderr } => {
+                tokio::select! {
+                    piece = read(stdout), if stdout.is_some() => match piece {
+                        Some(piece) => return Woken::Output(Told::Stdout(piece)),
+                        None => *stdout = None,
+                    },
+                    piece = read(stderr), if stderr.is_some() => match piece {
+                        Some(piece) => return Woken::Output(Told::Stderr(piece)),
+                        None => *stderr = None,
+                    },
+                    taken = write(stdin, input), if !input.is_empty() => if !taken {
+                        // Nobody reads what else is sent.
+                        *stdin = None;
+                        input.clear();
+                    },
+                    else => std::future::pending().await,
+                }
+            }
+            Self::Terminal { terminal, silent } => {
+                let typed = terminal.input.clone();
+                tokio::select! {
+                    piece = terminal.output.recv(), if !*silent => match piece {
+                        Some(piece) => return Woken::Output(Told::Stdout(piece)),
+                        None => *silent = true,
+                    },
+                    place = typed.reserve(), if !input.is_empty() => {
+                        let piece = std::mem::take(input);
+                        // One that has ended takes nothing.
+                        place.into_iter().for_each(|place| place.send(piece.clone()));
+                    }
+                    else => std::future::pending().await,
+                }
+            }
+        }
+        Woken::Changed
+    }
+
+    fn end_input(&mut self) {
+        match self {
+            Self::Pipes { stdin, .. } => *stdin = None,
+            // What ends the input of a terminal is typed: Ctrl-D.
+            Self::Terminal { .. } => {}
+        }
+    }
+}
+
+/// The next piece of output. None at its end, which an error is, too.
+async fn read(from: &mut Option<pipe::Receiver>) -> Option<Vec<u8>> {
+    let mut piece = Vec::with_capacity(PIECE);
+    let count = from.as_mut()?.read_buf(&mut piece).await.unwrap_or(0);
+    (count > 0).then_some(piece)
+}
+
+/// Writes some of the input, and takes that off it. False if nobody reads it.
+async fn write(to: &mut Option<pipe::Sender>, input: &mut Vec<u8>) -> bool {
+    let Some(to) = to else { return false };
+    match to.write(input).await {
+        Ok(count @ 1..) => {
+            input.drain(..count);
+            true
+        }
+        Ok(0) | Err(_) => false,
+    }
+}
