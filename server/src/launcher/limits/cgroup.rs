@@ -161,6 +161,13 @@ impl Cgroups {
         }
     }
 
+    /// Groups that no controller bounds, in a folder that is there.
+    #[cfg(test)]
+    pub(super) fn bare(version: Version, base: PathBuf) -> Self {
+        let hierarchies = vec![Hierarchy { base, controllers: BTreeSet::new() }];
+        Self::Usable(Arc::new(Tree { version, hierarchies, buried: Mutex::default() }))
+    }
+
     /// Which controllers bound the groups, by which version.
     pub fn controllers(&self) -> Option<(Version, BTreeSet<Controller>)> {
         let Self::Usable(tree) = self else {
