@@ -268,13 +268,15 @@ impl Tree {
 
 impl Drop for Tree {
     fn drop(&mut self) {
+        bury(&mut self.lock(), Vec::new());
         for hierarchy in &self.hierarchies {
             files::remove_dir(&hierarchy.base);
         }
     }
 }
 
-/// The group of one launch. Dropped, it ends what is in it and is removed.
+/// The group of one launch. Dropped, it ends what is in it and is removed: at once if it is
+/// empty, with the next group that comes or goes if not.
 #[derive(Debug)]
 pub struct Group {
     tree: Arc<Tree>,

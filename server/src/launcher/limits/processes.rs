@@ -13,6 +13,9 @@ use super::files;
 /// How old a look at all processes may be that is looked at again.
 const FRESH: Duration = Duration::from_millis(90);
 
+/// To look takes no more than one part in so many of the time.
+const LOOK_SHARE: u32 = 10;
+
 /// One process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Process {
@@ -95,21 +98,24 @@ impl Snapshot {
 /// Looks at all processes, once for all who ask at about the same time.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
+    /// The last look, and until when it will do.
     last: Mutex<Option<(Instant, Arc<Snapshot>)>>,
 }
 
 impl Scan {
     pub(super) async fn snapshot(&self) -> Arc<Snapshot> {
         let mut last = self.last.lock().await;
-        if let Some((at, snapshot)) = &*last
-            && at.elapsed() < FRESH
+        let begun = Instant::now();
+        if let Some((until, snapshot)) = &*last
+            && begun < *until
         {
             return snapshot.clone();
         }
         let taken = tokio::task::spawn_blocking(Snapshot::take).await;
         // A look that failed shows nobody; the next one will.
         let snapshot = Arc::new(taken.unwrap_or_default());
-        *last = Some((Instant::now(), snapshot.clone()));
+        let until = begun + FRESH.max(begun.elapsed() * LOOK_SHARE);
+        *last = Some((until, snapshot.clone()));
         snapshot
     }
 }

@@ -181,4 +181,6 @@ async fn a_failed_launch_leaves_the_others_of_its_workspace_alone() {
     cgroups.enter(WORKSPACE, "a", &limits()).expect_err("it is taken");
     assert!(group.members().contains(&shell.pid()));
     assert_eq!(shell.child.try_wait().unwrap(), None);
+    group.kill().unwrap();
+    group.emptied().await.unwrap();
 }

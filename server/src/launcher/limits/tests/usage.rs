@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -130,4 +131,33 @@ proptest! {
         prop_assert_eq!(!ended.is_empty(), too_much);
         prop_assert!(ended.iter().all(|one| Some(one) == taken.iter().max()));
     }
+}
+
+const MARK: &str = "SUBSTRAT_TEST_MOUNTED";
+
+/// Runs again in a mount namespace where another filesystem is mounted below the root.
+#[test]
+fn other_filesystems_below_a_root_do_not_count() {
+    if let Ok(root) = std::env::var(MARK) {
+        let other = Path::new(&root).join("other");
+        assert!(measured(&other).bytes >= 4 << 20, "it is filled");
+        assert!(measured(Path::new(&root)).bytes < 1 << 20);
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("other")).unwrap();
+    let script = "mount -t tmpfs tmpfs \"$1/other\" || exit 99; \
+                  head -c 4194304 /dev/zero > \"$1/other/file\"; \
+                  exec \"$2\" --exact \"$3\" --nocapture";
+    let mut again = Command::new("unshare");
+    again.args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]);
+    again.arg(folder.path()).arg(std::env::current_exe().unwrap());
+    again.arg("launcher::limits::tests::usage::other_filesystems_below_a_root_do_not_count");
+    let output = again.env(MARK, folder.path()).output().expect("unshare");
+    let text = String::from_utf8_lossy(&output.stdout);
+    if !text.contains("running 1 test") {
+        eprintln!("not run: no mount namespace ({})", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
 }
