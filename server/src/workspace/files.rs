@@ -155,7 +155,7 @@ pub(super) fn enter(dir: impl AsFd, name: impl Arg) -> io::Result<OwnedFd> {
     Ok(openat(dir, name, flags, Mode::empty())?)
 }
 
-fn readable(dir: &OwnedFd) -> io::Result<Dir> {
+pub(super) fn readable(dir: &OwnedFd) -> io::Result<Dir> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(Dir::from_std_file(openat(dir, ".", flags, Mode::empty())?.into()))
 }
@@ -167,7 +167,7 @@ pub(super) fn sync(dir: Dir) -> io::Result<()> {
 
 /// Removes a folder with all that is in it. However deep it is, few files are open at once: what
 /// lies deep is moved up before it is looked into.
-fn remove_tree(parent: &Dir, name: &str) -> io::Result<()> {
+pub(super) fn remove_tree(parent: &Dir, name: &str) -> io::Result<()> {
     let top = match enter(parent, name) {
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
             return parent.remove_file(name);

@@ -6,6 +6,7 @@
 
 mod error;
 mod files;
+pub mod git;
 mod mounts;
 mod settings;
 #[cfg(test)]

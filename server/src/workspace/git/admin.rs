@@ -1,0 +1,203 @@
+//! The files that git keeps about a worktree. Who works there can write them, so they are read as
+//! what they may be: links, pipes, lies.
+
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+
+use cap_std::fs::Dir;
+use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+
+use super::Error;
+use super::parse::{self, Head};
+use crate::workspace::files::{enter, readable, remove_tree};
+
+/// Longest file of these that is read, in bytes.
+const MAX_FILE: u64 = 8 << 10;
+
+/// The folder of a worktree in its repository.
+pub(super) struct Admin {
+    path: PathBuf,
+    dir: OwnedFd,
+}
+
+/// Where the folder of a worktree is.
+fn path_of(common_dir: &Path, name: &str) -> Result<PathBuf, Error> {
+    let path = common_dir.join("worktrees").join(name);
+    match Path::new(name).components().eq([Component::Normal(name.as_ref())]) {
+        true => Ok(path),
+        false => Err(Error::Tampered { path, problem: "its name is no name of a folder" }),
+    }
+}
+
+/// Removes the folder of a worktree. One that is not there is fine.
+pub(super) fn remove(common_dir: &Path, name: &str) -> Result<(), Error> {
+    remove_dir(&path_of(common_dir, name)?)
+}
+
+impl Admin {
+    /// Opens it, if it is there.
+    pub(super) fn open(common_dir: &Path, name: &str) -> Result<Option<Self>, Error> {
+        let path = path_of(common_dir, name)?;
+        match open_dir(&path) {
+            Ok(dir) => Ok(Some(Self { path, dir })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if is_in_the_way(&error) => {
+                Err(Error::Tampered { path, problem: "a link or file in place of a folder" })
+            }
+            Err(error) => Err(Error::Io { path, error }),
+        }
+    }
+
+    /// Makes sure that git, pointed to this folder, finds no other settings than the repository's
+    /// and nothing to wait for.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let tampered = |name, problem| Error::Tampered { path: self.path.join(name), problem };
+        match self.read("commondir")? {
+            Some(content) if content.trim_ascii_end() == b"../.." => {}
+            Some(_) => return Err(tampered("commondir", "it leads to another repository")),
+            None => return Err(tampered("commondir", "it is not there")),
+        }
+        match rustix::fs::statat(
+            &self.dir,
+            "config.worktree",
+            rustix::fs::AtFlags::SYMLINK_NOFOLLOW,
+        ) {
+            Err(rustix::io::Errno::NOENT) => {}
+            _ => return Err(tampered("config.worktree", "it has settings of its own")),
+        }
+        self.read("HEAD")?;
+        self.open_file("index")?;
+        Ok(())
+    }
+
+    /// What is checked out, if that can be told.
+    pub(super) fn head(&self) -> Result<Option<Head>, Error> {
+        let content = self.read("HEAD")?.unwrap_or_default();
+        Ok(std::str::from_utf8(&content).ok().and_then(parse::head))
+    }
+
+    /// Reads a small file; none if it is not there.
+    pub(super) fn read(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
+        let Some(file) = self.open_file(name)? else {
+            return Ok(None);
+        };
+        let path = || self.path.join(name);
+        let mut content = Vec::new();
+        let read = file.take(MAX_FILE + 1).read_to_end(&mut content);
+        read.map_err(|error| Error::Io { path: path(), error })?;
+        if content.len() as u64 > MAX_FILE {
+            return Err(Error::Tampered { path: path(), problem: "it is too long" });
+        }
+        Ok(Some(content))
+    }
+
+    fn open_file(&self, name: &str) -> Result<Option<std::fs::File>, Error> {
+        open_file(&self.dir, name).map_err(|error| {
+            let path = self.path.join(name);
+            match is_in_the_way(&error) {
+                true => Error::Tampered { path, problem: "it is no regular file" },
+                false => Error::Io { path, error },
+            }
+        })
+    }
+}
+
+/// Reads the `.git` file of a worktree; none if there is no such file.
+pub(super) fn read_git_file(root: &Path) -> Option<Vec<u8>> {
+    let file = open_file(&open_dir(root).ok()?, ".git").ok()??;
+    let mut content = Vec::new();
+    file.take(MAX_FILE).read_to_end(&mut content).ok()?;
+    Some(content)
+}
+
+fn open_file(dir: &OwnedFd, name: &str) -> io::Result<Option<std::fs::File>> {
+    // Without waiting for who would open the other end of a pipe.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match openat(dir, name, flags, Mode::empty()) {
+        Ok(file) => std::fs::File::from(file),
+        Err(rustix::io::Errno::NOENT) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    match file.metadata()?.is_file() {
+        true => Ok(Some(file)),
+        false => Err(rustix::io::Errno::LOOP.into()),
+    }
+}
+
+/// Whether an error says that there is something else than what git would have put there.
+fn is_in_the_way(error: &io::Error) -> bool {
+    let of = |errno: rustix::io::Errno| error.raw_os_error() == Some(errno.raw_os_error());
+    of(rustix::io::Errno::LOOP) || of(rustix::io::Errno::NOTDIR) || of(rustix::io::Errno::NXIO)
+}
+
+/// Opens a folder by its absolute path, in which nothing is a symbolic link.
+fn open_dir(path: &Path) -> io::Result<OwnedFd> {
+    walk(path, |_, _| Ok(()))
+}
+
+/// Makes a folder and those above it. Nothing on the way may be a symbolic link: a sandbox is to
+/// have it as a mount, and must not choose what that is.
+pub(super) fn make_dir(path: &Path) -> Result<(), Error> {
+    let made = walk(path, |at, part| match mkdirat(at, part, Mode::from_raw_mode(0o777)) {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
+        // Those above may be read-only, and are there.
+        Err(_)
+            if rustix::fs::accessat(
+                at,
+                part,
+                rustix::fs::Access::EXISTS,
+                rustix::fs::AtFlags::empty(),
+            )
+            .is_ok() =>
+        {
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    });
+    made.map(drop).map_err(|error| {
+        let path = path.to_owned();
+        match is_in_the_way(&error) {
+            true => Error::Tampered { path, problem: "a link or file in place of a folder" },
+            false => Error::Io { path, error },
+        }
+    })
+}
+
+fn walk(
+    path: &Path,
+    before: impl Fn(&OwnedFd, &std::ffi::OsStr) -> io::Result<()>,
+) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut at = openat(CWD, "/", flags, Mode::empty())?;
+    for part in path.components() {
+        if let Component::Normal(part) = part {
+            before(&at, part)?;
+            at = enter(at.as_fd(), part)?;
+        }
+    }
+    Ok(at)
+}
+
+/// Whether there is a folder, and what of it: nothing, or something in it.
+pub(super) fn is_empty_dir(path: &Path) -> io::Result<Option<bool>> {
+    match open_dir(path) {
+        Ok(dir) => Ok(Some(readable(&dir)?.entries()?.next().is_none())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes a folder with all that is in it, and follows no link. One that is not there is fine.
+pub(super) fn remove_dir(path: &Path) -> Result<(), Error> {
+    let failed = |error| Error::Io { path: path.to_owned(), error };
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name().and_then(|n| n.to_str()))
+    else {
+        return Err(failed(io::ErrorKind::InvalidInput.into()));
+    };
+    let parent = open_dir(parent).and_then(|parent| readable(&parent));
+    match parent.and_then(|parent: Dir| remove_tree(&parent, name)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other.map_err(failed),
+    }
+}

@@ -1,0 +1,66 @@
+//! What a sandbox needs so that git works in it.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::{Error, Repository, admin, plain};
+use crate::model::Access;
+
+/// What a sandbox binds, each at the path it has on the host, and in this order: later ones lie
+/// in earlier ones. A worktree names its repository by an absolute path.
+///
+/// The whole repository can be read. Written are new objects, what git keeps about this worktree,
+/// and the branches in the folder of its own. That folder is the smallest thing that git can
+/// update a branch in, since it replaces files: with the branch `a/b` all of `a/` is open, and
+/// with a branch without a slash all branches are. Settings, hooks, packed references, packed
+/// objects, tags and remote-tracking branches stay as they are.
+///
+/// [`Repository::prepare`] makes sure that the folders are there and that none is a link. It is
+/// to be called before each start.
+pub fn sandbox_mounts(repository: &Repository, name: &str, branch: &str) -> Vec<(PathBuf, Access)> {
+    let common = &repository.common_dir;
+    let branches = folder_of(branch);
+    let mut mounts = vec![(common.clone(), Access::ReadOnly)];
+    let written = [
+        common.join("objects"),
+        common.join("worktrees").join(name),
+        common.join("refs/heads").join(branches),
+        common.join("logs/refs/heads").join(branches),
+    ];
+    // A path that ends in "" has a slash at its end, which is another path to a sandbox.
+    mounts.extend(written.map(|path| (path.components().collect(), Access::ReadWrite)));
+    let kept = ["objects/pack", "objects/info"];
+    mounts.extend(kept.map(|path| (common.join(path), Access::ReadOnly)));
+    mounts
+}
+
+/// The environment of git in a sandbox: nothing is tidied up or packed, since that would write
+/// what is read-only there.
+pub fn sandbox_environment() -> Vec<(OsString, OsString)> {
+    let settings = [
+        ("gc.auto", "0"),
+        ("maintenance.auto", "false"),
+        ("fetch.unpackLimit", "1000000"),
+        ("core.logAllRefUpdates", "true"),
+    ];
+    plain::as_variables(&settings.map(|(key, value)| (key.into(), value.into())))
+}
+
+/// The folder of a branch, below that of all branches.
+fn folder_of(branch: &str) -> &Path {
+    Path::new(branch).parent().unwrap_or(Path::new(""))
+}
+
+impl Repository {
+    /// Makes the folders that a sandbox binds, where they are not there: git removes empty ones.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Tampered`] if one of them, or one above it, is a link.
+    pub fn prepare(&self, name: &str, branch: &str) -> Result<(), Error> {
+        for (path, _) in sandbox_mounts(self, name, branch) {
+            admin::make_dir(&path)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,222 @@
+//! What an agent may leave behind, and what must not come of it on the host.
+
+use std::os::unix::fs::PermissionsExt;
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+use super::*;
+
+/// A world with a program that leaves a mark when somebody runs it.
+struct Trap {
+    world: World,
+    worktree: Worktree,
+    program: PathBuf,
+    mark: PathBuf,
+}
+
+impl Trap {
+    fn new() -> Self {
+        let world = World::new();
+        let worktree = world.add();
+        let folder = world.folder.path().canonicalize().unwrap();
+        let (program, mark) = (folder.join("evil"), folder.join("mark"));
+        // A filter passes on what it gets, a monitor says that nothing changed.
+        fs::write(&program, format!("#!/bin/sh\ntouch {}\nexec cat\n", mark.display())).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        Self { world, worktree, program, mark }
+    }
+
+    fn admin(&self, file: &str) -> PathBuf {
+        self.world.admin(&self.worktree).join(file)
+    }
+
+    fn work_left(&self) -> Result<WorkLeft, Error> {
+        self.world.open().work_left(&self.world.root, &self.worktree)
+    }
+
+    /// The settings that run the program.
+    fn settings(&self) -> String {
+        let program = self.program.display();
+        format!(
+            "[core]\nfsmonitor = {program}\npager = {program}\n[diff]\nexternal = {program}\n\
+             [filter \"evil\"]\nclean = {program}\nsmudge = {program}\nrequired = true\n"
+        )
+    }
+
+    fn was_sprung(&self) -> bool {
+        let was = self.mark.exists();
+        let _ = fs::remove_file(&self.mark);
+        was
+    }
+
+    /// A repository whose settings run the program.
+    fn repository(&self, at: &Path) {
+        fs::create_dir_all(at).unwrap();
+        git_at(at, &["init", "-q"]);
+        self.world.commit_in(at, "inner");
+        let config = at.join(".git/config");
+        let text = fs::read_to_string(&config).unwrap();
+        fs::write(config, format!("{text}{}", self.settings())).unwrap();
+    }
+}
+
+#[test]
+fn a_git_file_that_leads_elsewhere_is_not_followed() {
+    let trap = Trap::new();
+    let evil = trap.world.folder.path().canonicalize().unwrap().join("evil-repo");
+    trap.repository(&evil);
+    let git_file = trap.world.root.join(".git");
+    fs::write(&git_file, format!("gitdir: {}/.git\n", evil.display())).unwrap();
+    fs::write(trap.world.root.join("new"), "").unwrap();
+    git_at(&trap.world.root, &["status"]);
+    assert!(trap.was_sprung(), "git by itself falls for it");
+    assert_eq!(trap.work_left().unwrap().uncommitted, ["new"]);
+    fs::remove_file(&git_file).unwrap();
+    fs::rename(evil.join(".git"), &git_file).unwrap();
+    assert_eq!(trap.work_left().unwrap().uncommitted, ["new"]);
+    trap.world.remove(&trap.worktree, true).unwrap();
+    assert!(!trap.was_sprung());
+}
+
+#[test]
+fn settings_that_a_worktree_brings_are_refused() {
+    let trap = Trap::new();
+    let evil = trap.world.folder.path().join("evil-repo");
+    trap.repository(&evil);
+    let commondir = evil.join(".git").display().to_string();
+    let files = [("commondir", commondir), ("config.worktree", trap.settings())];
+    for (file, content) in files {
+        let before = fs::read(trap.admin(file)).ok();
+        fs::write(trap.admin(file), content).unwrap();
+        for refused in [
+            trap.work_left().map(drop).unwrap_err(),
+            trap.world.remove(&trap.worktree, false).map(drop).unwrap_err(),
+        ] {
+            let is_named = matches!(&refused, Error::Tampered { path, .. } if path.ends_with(file));
+            assert!(is_named, "{refused}");
+        }
+        match before {
+            Some(before) => fs::write(trap.admin(file), before).unwrap(),
+            None => fs::remove_file(trap.admin(file)).unwrap(),
+        }
+    }
+    // This one git does not read.
+    fs::write(trap.admin("config"), trap.settings()).unwrap();
+    assert!(trap.work_left().unwrap().is_empty());
+    fs::write(trap.admin("commondir"), "/nowhere").unwrap();
+    trap.world.remove(&trap.worktree, true).unwrap();
+    assert!(!trap.was_sprung());
+}
+
+#[test]
+fn files_in_place_of_others_are_refused_and_not_waited_for() {
+    for (file, is_link) in [("HEAD", false), ("HEAD", true), ("index", true), ("index", false)] {
+        let trap = Trap::new();
+        fs::remove_file(trap.admin(file)).unwrap();
+        if is_link {
+            symlink("/etc/passwd", trap.admin(file)).unwrap();
+        } else {
+            mknodat(CWD, trap.admin(file), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        }
+        let refused = trap.work_left().unwrap_err();
+        assert!(matches!(refused, Error::Tampered { .. }), "{file}: {refused}");
+        trap.world.remove(&trap.worktree, true).unwrap();
+        assert!(!trap.world.root.exists());
+    }
+    for head in ["ref: refs/heads/../../x\n", "ref: refs/heads/--all\n", "", "\0", "--all"] {
+        let trap = Trap::new();
+        fs::write(trap.admin("HEAD"), head).unwrap();
+        // git refuses what is no HEAD; all that counts is that nothing else comes of it.
+        let _ = trap.work_left();
+        trap.world.remove(&trap.worktree, true).unwrap();
+        assert!(!trap.was_sprung() && !trap.world.root.exists());
+    }
+}
+
+#[test]
+fn what_the_repository_would_run_is_not_run() {
+    let trap = Trap::new();
+    let config = trap.world.repo.join(".git/config");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, format!("{text}{}", trap.settings())).unwrap();
+    let hooks = trap.world.repo.join(".git/hooks");
+    fs::create_dir_all(&hooks).unwrap();
+    for hook in ["post-checkout", "reference-transaction", "post-index-change", "pre-auto-gc"] {
+        symlink(&trap.program, hooks.join(hook)).unwrap();
+    }
+    fs::write(trap.world.root.join(".gitattributes"), "* filter=evil diff=evil\n").unwrap();
+    fs::write(trap.world.root.join("first"), "Other").unwrap();
+    let _ = try_git_at(&trap.world.root, &["status"]);
+    assert!(trap.was_sprung(), "git by itself runs it");
+    let mut uncommitted = trap.work_left().unwrap().uncommitted;
+    uncommitted.sort();
+    assert_eq!(uncommitted, [".gitattributes", "first"]);
+    trap.world.remove(&trap.worktree, true).unwrap();
+    let worktree = trap.world.add();
+    assert!(worktree.is_branch_new);
+    trap.world.remove(&worktree, false).unwrap();
+    assert!(!trap.was_sprung());
+}
+
+#[test]
+fn repositories_within_are_listed_and_not_looked_into() {
+    let trap = Trap::new();
+    let root = &trap.world.root;
+    trap.repository(&root.join("untracked"));
+    trap.repository(&root.join("sub"));
+    git_at(root, &["add", "sub"]);
+    fs::write(root.join("sub/inner"), "changed").unwrap();
+    let committed = ["commit", "-q", "-m", "sub"];
+    git_at(root, &committed);
+    trap.was_sprung();
+    git_at(root, &["status"]);
+    assert!(trap.was_sprung(), "git by itself looks into it");
+    let left = trap.work_left().unwrap();
+    assert_eq!(left.uncommitted, ["untracked/", "sub (a repository of its own)"]);
+    assert!(!trap.was_sprung());
+}
+
+#[test]
+fn removal_removes_what_it_is_told_and_follows_no_link() {
+    let trap = Trap::new();
+    let world = &trap.world;
+    let victim = world.folder.path().canonicalize().unwrap().join("victim");
+    fs::create_dir(&victim).unwrap();
+    fs::write(victim.join("precious"), "").unwrap();
+    fs::write(trap.admin("gitdir"), format!("{}/.git\n", victim.display())).unwrap();
+    symlink(&victim, world.root.join("link")).unwrap();
+    symlink(&victim, trap.admin("link")).unwrap();
+    world.remove(&trap.worktree, true).unwrap();
+    let worktree = world.add();
+    fs::remove_dir_all(&world.root).unwrap();
+    symlink(&victim, &world.root).unwrap();
+    fs::remove_dir_all(world.admin(&worktree)).unwrap();
+    symlink(&victim, world.admin(&worktree)).unwrap();
+    assert!(world.open().work_left(&world.root, &worktree).is_err());
+    world.remove(&worktree, true).unwrap();
+    assert!(fs::symlink_metadata(&world.root).is_err());
+    assert!(victim.join("precious").exists());
+    for name in ["", ".", "..", "../../..", "a/b", "/etc"] {
+        let named = Worktree { name: name.to_owned(), ..worktree.clone() };
+        fs::create_dir_all(&world.root).unwrap();
+        fs::write(world.root.join("file"), "").unwrap();
+        let refused = world.remove(&named, false).unwrap_err();
+        assert!(matches!(refused, Error::Tampered { .. }), "{name}: {refused}");
+        let refused = world.remove(&named, true).unwrap_err();
+        assert!(matches!(refused, Error::Tampered { .. }), "{name}: {refused}");
+        assert!(world.repo.join(".git/config").exists());
+    }
+}
+
+#[test]
+fn a_link_is_never_a_mount() {
+    let trap = Trap::new();
+    let repository = trap.world.open();
+    let branches = trap.world.repo.join(".git/refs/heads/substrat");
+    repository.prepare(&trap.worktree.name, "substrat/x/work").unwrap();
+    assert!(branches.join("x").is_dir());
+    fs::remove_dir(branches.join("x")).unwrap();
+    symlink(trap.world.folder.path(), branches.join("x")).unwrap();
+    let refused = repository.prepare(&trap.worktree.name, "substrat/x/work").unwrap_err();
+    assert!(matches!(refused, Error::Tampered { .. }), "{refused}");
+}

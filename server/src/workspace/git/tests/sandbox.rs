@@ -1,0 +1,123 @@
+//! git in a sandbox that binds what [`sandbox_mounts`] says, by the real bubblewrap.
+
+use std::process::Output;
+
+use super::*;
+use crate::model::Access;
+
+#[test]
+fn what_a_sandbox_binds_is_as_narrow_as_git_allows() {
+    let world = World::new();
+    let repository = world.open();
+    let common = world.repo.join(".git");
+    let mounts = |branch| -> Vec<(String, Access)> {
+        let relative = |path: &Path| path.strip_prefix(&common).unwrap().display().to_string();
+        let mounts = sandbox_mounts(&repository, "name", branch);
+        mounts.iter().map(|(path, access)| (relative(path), *access)).collect()
+    };
+    use Access::{ReadOnly, ReadWrite};
+    let expected = |branches: &str, logs: &str| {
+        [
+            ("", ReadOnly),
+            ("objects", ReadWrite),
+            ("worktrees/name", ReadWrite),
+            (branches, ReadWrite),
+            (logs, ReadWrite),
+            ("objects/pack", ReadOnly),
+            ("objects/info", ReadOnly),
+        ]
+        .map(|(path, access)| (path.to_owned(), access))
+    };
+    let of_folder = expected("refs/heads/a/b", "logs/refs/heads/a/b");
+    assert_eq!(mounts("a/b/c"), of_folder);
+    assert_eq!(mounts("main"), expected("refs/heads", "logs/refs/heads"));
+}
+
+/// Runs a script in a sandbox, in the worktree.
+fn in_sandbox(world: &World, worktree: &Worktree, script: &str) -> Output {
+    let repository = world.open();
+    repository.prepare(&worktree.name, &worktree.branch).unwrap();
+    let mut bwrap = std::process::Command::new("bwrap");
+    bwrap.args(["--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--dev", "/dev"]);
+    for (path, access) in sandbox_mounts(&repository, &worktree.name, &worktree.branch) {
+        let flag = if access == Access::ReadOnly { "--ro-bind" } else { "--bind" };
+        bwrap.arg(flag).args([&path, &path]);
+    }
+    bwrap.arg("--bind").args([&world.root, &world.root]).arg("--chdir").arg(&world.root);
+    bwrap.args(["/bin/sh", "-c", script]);
+    bwrap.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", "/nonexistent");
+    for name in ["AUTHOR", "COMMITTER"] {
+        bwrap.env(format!("GIT_{name}_NAME"), "A").env(format!("GIT_{name}_EMAIL"), "a@b");
+    }
+    bwrap.env("COMMON", repository.common_dir());
+    bwrap.envs(sandbox_environment());
+    bwrap.output().unwrap()
+}
+
+#[test]
+fn in_a_sandbox_commits_work_and_the_rest_of_the_repository_stays_as_it_is() {
+    let has_bubblewrap = std::process::Command::new("bwrap").arg("--version").output().is_ok();
+    if !has_bubblewrap {
+        eprintln!("NOT RUN: bubblewrap is missing");
+        return;
+    }
+    let world = World::new();
+    let worktree = world.add();
+    let common = world.repo.join(".git");
+    let state = || {
+        let refs = git_at(&world.repo, &["for-each-ref", "--exclude=refs/heads/substrat"]);
+        (refs, fs::read(common.join("config")).unwrap(), names_in(&common), packs(&common))
+    };
+    let before = state();
+    assert_eq!(before.3.len(), 1, "what was there is packed, and so out of reach");
+    let output = in_sandbox(
+        &world,
+        &worktree,
+        "set -e; echo a > a; git add a; git commit -qm second; git commit -q --amend -m changed;
+         git checkout -q -b substrat/w/other; git checkout -q -; git rebase -q HEAD~; git log -1 --format=%s",
+    );
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "changed\n", "{error}");
+    let attempts = [
+        "echo x >> $COMMON/config",
+        "git config core.fsmonitor evil",
+        "git config extensions.worktreeConfig true",
+        "mkdir -p $COMMON/hooks && echo x > $COMMON/hooks/post-checkout",
+        "echo x > $COMMON/info/attributes",
+        "git update-ref refs/heads/main HEAD",
+        "git rev-parse HEAD > $COMMON/refs/heads/main",
+        "git branch mine",
+        "git branch substrat/v/other",
+        "git tag t",
+        "git pack-refs --all",
+        "git update-ref refs/remotes/origin/main HEAD",
+        "rm $COMMON/objects/pack/*.pack",
+        "echo / > $COMMON/objects/info/alternates",
+        "mkdir $COMMON/worktrees/other",
+        "mv $COMMON/objects $COMMON/gone",
+        "echo x > $COMMON/HEAD",
+        "echo x > $COMMON/../first",
+        "mkdir $COMMON/modules",
+    ];
+    for attempt in attempts {
+        let output = in_sandbox(&world, &worktree, attempt);
+        assert!(!output.status.success(), "{attempt}");
+        assert_eq!(state(), before, "{attempt}");
+    }
+    assert_eq!(git_at(&world.repo, &["log", "-1", "--format=%s", BRANCH]), "changed");
+    let left = world.left(&worktree);
+    assert_eq!((left.uncommitted.len(), left.unpushed.len()), (0, 0), "another branch has it");
+}
+
+fn names_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut names: Vec<PathBuf> = entries.collect();
+    names.sort();
+    names
+}
+
+fn packs(common: &Path) -> Vec<PathBuf> {
+    let mut packs = names_in(&common.join("objects/pack"));
+    packs.retain(|path| path.extension() == Some(OsStr::new("pack")));
+    packs
+}

@@ -1,0 +1,263 @@
+//! Worktrees: made, looked at, removed.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use super::admin::{self, Admin};
+use super::parse::{self, Head};
+use super::{Error, MAX_LISTED, Repository, WorkLeft};
+
+/// A worktree, as whoever had it made remembers it. Its own files are no place to look it up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Worktree {
+    /// Its name in the repository, which git chose.
+    pub name: String,
+    /// The branch that was made for it, or that it was made for.
+    pub branch: String,
+    /// Whether the branch was made with it.
+    pub is_branch_new: bool,
+}
+
+/// What became of a worktree's commits.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Removed {
+    /// Branches that are kept since no other has their commits.
+    pub kept: Vec<String>,
+}
+
+impl Repository {
+    /// Makes a worktree at an absolute path, which may be an empty folder, on a branch that is
+    /// made from `HEAD` if it is not there. A worktree of this repository that is there is fine.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BranchInvalid`], [`Error::BranchInUse`], [`Error::NoCommits`],
+    /// [`Error::RootTaken`], or what git said.
+    pub fn add_worktree(&self, root: &Path, branch: &str) -> Result<Worktree, Error> {
+        if !parse::is_branch_name(branch) {
+            return Err(Error::BranchInvalid { branch: branch.to_owned() });
+        }
+        if let Some(name) = self.name_at(root)? {
+            return Ok(Worktree { name, branch: branch.to_owned(), is_branch_new: false });
+        }
+        let taken = || Error::RootTaken { root: root.to_owned(), repository: self.top.clone() };
+        match admin::is_empty_dir(root) {
+            Ok(Some(false)) => return Err(taken()),
+            Ok(_) => {}
+            Err(error) => return Err(Error::Io { path: root.to_owned(), error }),
+        }
+        let is_new = self.commit_of(branch)?.is_none();
+        if is_new && self.resolve("HEAD")?.is_none() {
+            return Err(Error::NoCommits { path: self.top.clone() });
+        }
+        let known = parse::worktrees(&self.git(&["worktree", "list", "--porcelain", "-z"])?);
+        let of_branch = |(_, of): &&(_, Option<String>)| of.as_deref() == Some(branch);
+        let elsewhere = known.iter().filter(of_branch).find(|(path, _)| path != root);
+        if let Some((at, _)) = elsewhere {
+            return Err(Error::BranchInUse { branch: branch.to_owned(), at: at.clone() });
+        }
+        // Packed objects are read-only to who works there, loose ones are not.
+        self.git(&["repack", "-d", "-l", "-q"])?;
+        let mut args: Vec<OsString> =
+            ["worktree", "add", "--lock", "--reason", "a workspace"].map(OsString::from).to_vec();
+        if known.iter().any(|(path, _)| path == root) {
+            // Its folder was removed by hand; a lock needs to be told twice.
+            args.extend(["-f", "-f"].map(OsString::from));
+        }
+        if is_new {
+            args.extend(["--no-track", "-b", branch].map(OsString::from));
+        }
+        args.extend(["--".into(), root.into(), if is_new { "HEAD" } else { branch }.into()]);
+        self.git(&args)?;
+        match self.name_at(root)? {
+            Some(name) => {
+                self.prepare(&name, branch)?;
+                Ok(Worktree { name, branch: branch.to_owned(), is_branch_new: is_new })
+            }
+            None => Err(taken()),
+        }
+    }
+
+    /// The name of the worktree at a path, if both sides say that it is there.
+    fn name_at(&self, root: &Path) -> Result<Option<String>, Error> {
+        let Some(content) = admin::read_git_file(root) else {
+            return Ok(None);
+        };
+        let folder = parse::git_file(&content);
+        let folder = folder.filter(|at| at.parent() == Some(&self.common_dir.join("worktrees")));
+        let Some(name) = folder.and_then(Path::file_name).and_then(OsStr::to_str) else {
+            return Ok(None);
+        };
+        let Some(admin) = Admin::open(&self.common_dir, name)? else {
+            return Ok(None);
+        };
+        let back = admin.read("gitdir")?.unwrap_or_default();
+        let is_mutual = Path::new(parse::line(&back)) == root.join(".git");
+        Ok(is_mutual.then(|| name.to_owned()))
+    }
+
+    /// What would be lost with a worktree: what is in no commit, and commits of what is checked
+    /// out and of its branch that no remote-tracking and no other local branch has.
+    ///
+    /// Nobody may be at work there meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Tampered`] if git cannot be run on it safely, or what git said.
+    pub fn work_left(&self, root: &Path, worktree: &Worktree) -> Result<WorkLeft, Error> {
+        let mut left = WorkLeft::default();
+        let admin = Admin::open(&self.common_dir, &worktree.name)?;
+        self.add_unpushed(&mut left, worktree, admin.as_ref())?;
+        let is_empty = admin::is_empty_dir(root);
+        match is_empty.map_err(|error| Error::Io { path: root.to_owned(), error })? {
+            None | Some(true) => return Ok(left),
+            Some(false) => {}
+        }
+        let Some(admin) = admin else {
+            let path = self.common_dir.join("worktrees").join(&worktree.name);
+            return Err(Error::Tampered { path, problem: "it is not there any more" });
+        };
+        admin.check()?;
+        let status = ["status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=normal"];
+        let status = [&status[..], &["--ignore-submodules=all"]].concat();
+        let status = self.git_in(&worktree.name, root, &status)?;
+        let staged = self.git_in(&worktree.name, root, &["ls-files", "--stage", "-z"])?;
+        // A repository within is not looked into: its settings are an agent's.
+        let within = parse::submodules(&staged.stdout)
+            .filter(|path| {
+                matches!(admin::is_empty_dir(&root.join(path)), Ok(Some(false)) | Err(_))
+            })
+            .map(|path| {
+                format!(
+                    "{} (a repository of its own)",
+                    parse::shown(path.as_os_str().as_encoded_bytes())
+                )
+            });
+        left.uncommitted = parse::status(&status.stdout).chain(within).collect();
+        left.has_more |= status.is_cut || staged.is_cut || left.uncommitted.len() > MAX_LISTED;
+        left.uncommitted.truncate(MAX_LISTED);
+        Ok(left)
+    }
+
+    fn add_unpushed(
+        &self,
+        left: &mut WorkLeft,
+        worktree: &Worktree,
+        admin: Option<&Admin>,
+    ) -> Result<(), Error> {
+        let mut own = vec![worktree.branch.clone()];
+        let mut tips: Vec<String> = self.commit_of(&worktree.branch)?.into_iter().collect();
+        match admin.map(Admin::head).transpose()?.flatten() {
+            Some(Head::Branch(branch)) if branch != worktree.branch => {
+                tips.extend(self.commit_of(&branch)?);
+                own.push(branch);
+            }
+            Some(Head::Commit(commit)) => tips.extend(self.resolve(&commit)?),
+            Some(Head::Branch(_)) | None => {}
+        }
+        left.unpushed = self.only_in(&tips, &own, MAX_LISTED + 1)?;
+        left.has_more |= left.unpushed.len() > MAX_LISTED;
+        left.unpushed.truncate(MAX_LISTED);
+        Ok(())
+    }
+
+    /// Commits of `tips` that neither a remote-tracking branch nor a local one beside `own` has.
+    fn only_in(&self, tips: &[String], own: &[String], most: usize) -> Result<Vec<String>, Error> {
+        if tips.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut args = vec!["rev-list".to_owned(), "--no-commit-header".to_owned()];
+        args.extend([format!("--max-count={most}"), "--format=%h %s".to_owned()]);
+        args.extend(tips.iter().cloned());
+        args.extend(["--not".to_owned(), "--remotes".to_owned()]);
+        args.extend(own.iter().map(|branch| format!("--exclude={branch}")));
+        args.push("--branches".to_owned());
+        let output = self.git(&args)?;
+        let lines = output.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        Ok(lines.map(parse::shown).collect())
+    }
+
+    /// Removes a worktree with all that is in it, and its branch if it was made with it and other
+    /// branches have its commits. What was removed already is fine.
+    ///
+    /// No commit is lost, with `force` neither: its branch is kept, and what is checked out
+    /// without a branch gets one.
+    ///
+    /// # Errors
+    ///
+    /// Without `force`, [`Error::WorkLeft`] and [`Error::Tampered`]; what git or the disk said.
+    pub fn remove_worktree(
+        &self,
+        root: &Path,
+        worktree: &Worktree,
+        force: bool,
+    ) -> Result<Removed, Error> {
+        if !force {
+            let left = self.work_left(root, worktree)?;
+            if !left.is_empty() {
+                return Err(Error::WorkLeft { root: root.to_owned(), left });
+            }
+        }
+        let mut removed = Removed::default();
+        removed.kept.extend(self.rescue(worktree)?);
+        admin::remove_dir(root)?;
+        admin::remove(&self.common_dir, &worktree.name)?;
+        if worktree.is_branch_new && !self.delete_branch(&worktree.branch)? {
+            removed.kept.push(worktree.branch.clone());
+        }
+        Ok(removed)
+    }
+
+    /// Gives a branch to commits that only a worktree's `HEAD` holds.
+    fn rescue(&self, worktree: &Worktree) -> Result<Option<String>, Error> {
+        let head = match Admin::open(&self.common_dir, &worktree.name) {
+            Ok(admin) => admin.and_then(|admin| admin.head().ok().flatten()),
+            // A link in its place names no commit, and is removed as a link.
+            Err(Error::Tampered { path, .. }) if path.is_symlink() => None,
+            Err(error) => return Err(error),
+        };
+        let Some(Head::Commit(commit)) = head else {
+            return Ok(None);
+        };
+        let Some(commit) = self.resolve(&commit)? else {
+            return Ok(None);
+        };
+        if self.only_in(std::slice::from_ref(&commit), &[], 1)?.is_empty() {
+            return Ok(None);
+        }
+        let branch = format!("{}-{}", worktree.branch, &commit[..12]);
+        self.git(&["update-ref", "--no-deref", &format!("refs/heads/{branch}"), &commit])?;
+        Ok(Some(branch))
+    }
+
+    /// Deletes a branch whose commits others have. Returns whether it is gone.
+    fn delete_branch(&self, branch: &str) -> Result<bool, Error> {
+        let Some(tip) = self.commit_of(branch)? else {
+            return Ok(true);
+        };
+        let own = [branch.to_owned()];
+        if !self.only_in(std::slice::from_ref(&tip), &own, 1)?.is_empty() {
+            return Ok(false);
+        }
+        let known = parse::worktrees(&self.git(&["worktree", "list", "--porcelain", "-z"])?);
+        if known.iter().any(|(_, of)| of.as_deref() == Some(branch)) {
+            return Ok(false);
+        }
+        // Only as it was looked at.
+        let name = format!("refs/heads/{branch}");
+        let deleted = self.try_git(&["update-ref", "--no-deref", "-d", &name, &tip])?;
+        Ok(deleted.code == Some(0))
+    }
+
+    /// The commit of a branch, if it has one.
+    fn commit_of(&self, branch: &str) -> Result<Option<String>, Error> {
+        self.resolve(&format!("refs/heads/{branch}"))
+    }
+
+    fn resolve(&self, name: &str) -> Result<Option<String>, Error> {
+        let commit = format!("{name}^{{commit}}");
+        let output = self.try_git(&["rev-parse", "-q", "--verify", &commit])?;
+        let id = parse::line(&output.stdout).to_str().filter(|id| parse::is_object_id(id));
+        Ok(id.filter(|_| output.code == Some(0)).map(str::to_owned))
+    }
+}
