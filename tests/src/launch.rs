@@ -37,7 +37,8 @@ impl Bench {
             tmp_bytes: 64 << 20,
             limits: Limits::default(),
         };
-        let launcher = Launcher::new(&home.join("run"), &binary("substratd"), files, settings);
+        let launcher =
+            Launcher::new(&home.join("run"), &binary("substratd"), files, settings, Vec::new());
         Self { launcher: launcher.expect("a launcher"), folder }
     }
 

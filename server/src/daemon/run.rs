@@ -266,7 +266,7 @@ async fn serve(
     let policy = config.policy(&infos);
     let (engine, handle) = Engine::new(state, effects, policy, Box::new(ids), archive, parts);
     let about = about(home, config, report, took, tail);
-    let launcher = launcher(home, files.clone())?;
+    let launcher = launcher(home, config, files.clone())?;
     let api = Api::new(handle.clone(), files, launcher, about);
     let (stop, stopped) = oneshot::channel::<()>();
     let mut server = std::pin::pin!(api.serve(listener, &users, async move {
@@ -302,7 +302,7 @@ async fn serve(
 }
 
 /// What starts processes.
-fn launcher(home: &Home, files: Files) -> Result<Launcher, RunError> {
+fn launcher(home: &Home, config: &Config, files: Files) -> Result<Launcher, RunError> {
     let program = std::env::current_exe().map_err(io("finding this program"))?;
     let settings = SandboxSettings {
         policy: Sandboxing::Required,
@@ -310,7 +310,8 @@ fn launcher(home: &Home, files: Files) -> Result<Launcher, RunError> {
         tmp_bytes: 1 << 30,
         limits: crate::model::Limits::default(),
     };
-    let launcher = Launcher::new(&home.path().join("run"), &program, files, settings);
+    let launcher =
+        Launcher::new(&home.path().join("run"), &program, files, settings, config.endpoints());
     launcher.map_err(io("preparing to start processes"))
 }
 

@@ -38,6 +38,7 @@ use tokio::net::unix::pipe;
 use self::bounds::Bounds;
 pub use self::bubblewrap::{Bound, HOME, Part, Plan, TOOL_SOCKET, WORKSPACE, argv};
 use self::control::Setup;
+use self::egress::Endpoint;
 pub use self::error::{Error, Unavailable};
 use self::leftovers::Records;
 use self::outer::Outer;
@@ -80,8 +81,9 @@ pub struct Launch {
     pub binds: Vec<Bind>,
     /// The tool socket of its agent on the host.
     pub tool_socket: Option<PathBuf>,
-    /// Whether it reaches the daemon's proxy where it does not see the network.
-    pub egress: bool,
+    /// What it reaches through the daemon's proxy where it does not see the network, beside what
+    /// the settings name for all.
+    pub endpoints: Vec<Endpoint>,
     /// Size of its terminal, in rows and columns; none for pipes.
     pub terminal: Option<(u16, u16)>,
 }
@@ -93,8 +95,6 @@ pub struct Launched {
     pub process: Process,
     /// Its input and output.
     pub ends: Ends,
-    /// Accepts what goes to the proxy from inside.
-    pub egress: Option<std::net::TcpListener>,
     /// Why it runs without a sandbox, if it does.
     pub unsandboxed: Option<String>,
 }
@@ -125,6 +125,8 @@ pub struct Launcher {
 struct Inner {
     files: Files,
     settings: SandboxSettings,
+    /// What every process reaches that does not see the network.
+    endpoints: Vec<Endpoint>,
     records: Records,
     /// Where the sandbox's own files of `/etc` are.
     etc: PathBuf,
@@ -145,19 +147,21 @@ struct Ready {
 }
 
 impl Launcher {
-    /// A launcher that keeps its own files in a folder. `program` is the daemon's.
+    /// A launcher that keeps its own files in a folder. `program` is the daemon's;
+    /// `endpoints` are reached by every process.
     pub fn new(
         folder: &Path,
         program: &Path,
         files: Files,
         settings: SandboxSettings,
+        endpoints: Vec<Endpoint>,
     ) -> io::Result<Self> {
         let records = Records::new(folder.join("processes"))?;
         let etc = folder.join("etc");
         let ready = tokio::sync::Mutex::new(None);
         let program = keep(program, &folder.join("init"))?;
         let bounds = Bounds::new(folder, settings.limits);
-        let inner = Inner { files, settings, records, etc, program, ready, bounds };
+        let inner = Inner { files, settings, endpoints, records, etc, program, ready, bounds };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -269,9 +273,14 @@ impl Launcher {
             None => inner.etc.clone(),
         };
         let bound = inner.bounds.prepare(&launch, root, waiting.pid, ready.is_some())?;
-        let setup = self.setup(&launch, mounts, bound.rlimits.to_string(), ready.is_some());
+        let mut endpoints = inner.endpoints.clone();
+        endpoints.extend(launch.endpoints.iter().cloned());
+        let online = launch.world.as_ref().is_some_and(|world| world.network);
+        let egress = ready.is_some() && !online && !endpoints.is_empty();
+        let setup =
+            self.setup(&launch, mounts, bound.rlimits.to_string(), (ready.is_some(), egress));
         let given: Vec<_> = given.iter().map(AsFd::as_fd).collect();
-        let (process, beside) = waiting.start(&setup, &given, &inner.bounds, bound).await?;
+        let (mut process, beside) = waiting.start(&setup, &given, &inner.bounds, bound).await?;
         let mut beside = beside.into_iter();
         let ends = match pipes {
             Some(pipes) => pipes,
@@ -281,8 +290,10 @@ impl Launcher {
                 Ends::Terminal(terminal.map_err(Error::step("taking its terminal"))?)
             }
         };
-        let egress = beside.next().map(std::net::TcpListener::from);
-        Ok(Launched { process, ends, egress, unsandboxed: None })
+        if let Some(listener) = beside.next() {
+            process.lead_out(listener.into(), endpoints)?;
+        }
+        Ok(Launched { process, ends, unsandboxed: None })
     }
 
     fn setup(
@@ -290,7 +301,7 @@ impl Launcher {
         launch: &Launch,
         mounts: Vec<(String, String)>,
         limits: String,
-        sandboxed: bool,
+        (sandboxed, egress): (bool, bool),
     ) -> Setup {
         let mut env: BTreeMap<String, String> = BTreeMap::new();
         let inherited = INHERITED.iter().map(|name| (*name).to_owned());
@@ -303,6 +314,9 @@ impl Launcher {
         set("LOGNAME", "agent");
         set("SHELL", "/bin/sh");
         set("TMPDIR", "/tmp");
+        if egress {
+            egress::ENVIRONMENT.iter().for_each(|(name, value)| set(name, value));
+        }
         if launch.terminal.is_some() {
             set("TERM", "xterm-256color");
         }
@@ -323,7 +337,7 @@ impl Launcher {
             },
             mounts,
             limits,
-            egress: sandboxed && launch.egress && !launch.world.as_ref().is_some_and(|w| w.network),
+            egress,
             terminal: launch.terminal,
             sandboxed,
         }

@@ -1,6 +1,7 @@
 //! A process that was launched: its signals and its end.
 
 use std::io;
+use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use tokio::process::Child;
 use super::Error;
 use super::bounds::{self, Bound, Bounds, Watched};
 use super::control::{Incoming, Setup, Signal, Told, send};
+use super::egress::{Egress, Endpoint, Refusal};
 use super::leftovers::{self, Record, Records};
 use super::limits::Hit;
 
@@ -64,6 +66,8 @@ pub struct Process {
     exit: Option<Exit>,
     _record: Record,
     watched: Watched,
+    /// Its way to what it may reach.
+    egress: Option<Egress>,
 }
 
 /// A launch whose first process runs, and waits to be told what to do.
@@ -143,6 +147,7 @@ impl Waiting {
             exit: None,
             _record: self.record,
             watched,
+            egress: None,
         };
         Ok((process, beside))
     }
@@ -212,6 +217,19 @@ async fn said(child: &mut Child, timed_out: bool) -> Error {
 }
 
 impl Process {
+    /// Lets it reach these endpoints, by a listener from inside.
+    pub(super) fn lead_out(
+        &mut self,
+        listener: TcpListener,
+        endpoints: Vec<Endpoint>,
+    ) -> Result<(), Error> {
+        let pid = self.pid();
+        let refused = move |refusal: &Refusal| tracing::info!(pid, %refusal, "kept inside");
+        let egress = Egress::serve(listener, endpoints, refused);
+        self.egress = Some(egress.map_err(Error::step("serving its proxy"))?);
+        Ok(())
+    }
+
     /// The first process of the launch, as the host numbers it.
     pub fn pid(&self) -> i32 {
         self.pid.as_raw_nonzero().get()
