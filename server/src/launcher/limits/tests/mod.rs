@@ -9,7 +9,7 @@ mod rlimit;
 mod usage;
 mod watched;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 
@@ -19,6 +19,11 @@ use super::*;
 use crate::model::WorkspaceId;
 
 const WORKSPACE: WorkspaceId = WorkspaceId::from_u128(7);
+
+/// Says that the machine does not let a test run; also where the output of tests is not shown.
+fn not_run(why: &str) {
+    writeln!(std::io::stderr(), "not run: {why}").expect("stderr");
+}
 
 /// A shell in a process group of its own, which ends with the test.
 struct Shell {

@@ -15,7 +15,7 @@ fn cgroups(home: &tempfile::TempDir, needed: &[Controller]) -> Option<Cgroups> {
         .controllers()
         .is_some_and(|(_, there)| needed.iter().all(|controller| there.contains(controller)));
     if !there {
-        eprintln!("not run: no writable cgroup hierarchy for {needed:?} ({cgroups:?})");
+        not_run(&format!("no writable cgroup hierarchy for {needed:?} ({cgroups:?})"));
     }
     there.then_some(cgroups)
 }
@@ -110,12 +110,12 @@ async fn a_group_ends_whatever_session_its_processes_are_in() {
 #[tokio::test]
 async fn the_kernel_ends_a_group_of_version_2_at_once() {
     let Some(own) = Machine::this().unified() else {
-        eprintln!("not run: no unified cgroup hierarchy");
+        not_run("no unified cgroup hierarchy");
         return;
     };
     let base = own.join(format!("substrat-test-{}", std::process::id()));
     if let Err(error) = files::make_new_dir(&base) {
-        eprintln!("not run: no writable cgroup hierarchy ({error})");
+        not_run(&format!("no writable cgroup hierarchy ({error})"));
         return;
     }
     let cgroups = Cgroups::bare(Version::V2, base.clone());

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use super::not_run;
 use crate::launcher::limits::disk::{MAX_DEPTH, Usage, growth, measure, reserve};
 use crate::launcher::limits::processes::Written;
 use crate::launcher::limits::warden::{Shared, is_to_end, too_large};
@@ -156,7 +157,7 @@ fn other_filesystems_below_a_root_do_not_count() {
     let output = again.env(MARK, folder.path()).output().expect("unshare");
     let text = String::from_utf8_lossy(&output.stdout);
     if !text.contains("running 1 test") {
-        eprintln!("not run: no mount namespace ({})", String::from_utf8_lossy(&output.stderr));
+        not_run(&format!("no mount namespace ({})", String::from_utf8_lossy(&output.stderr)));
         return;
     }
     assert!(output.status.success() && text.contains("1 passed"), "{text}");

@@ -86,7 +86,7 @@ async fn who_writes_on_a_disk_that_is_nearly_full_is_ended() {
     let folder = tempfile::tempdir().unwrap();
     let kind = rustix::fs::statfs(folder.path()).unwrap().f_type;
     if kind == 0x0102_1994 {
-        eprintln!("not run: temporary files are in memory, whose writes are not counted");
+        not_run("temporary files are in memory, whose writes are not counted");
         return;
     }
     let wardens = Arc::new(Wardens::with_reserve(|_| u64::MAX));
