@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::adapters::{FromProjections, Tail, ToProjections};
 use super::{Config, ConfigError, Home, HomeError, environment, logging};
-use crate::engine::{Engine, Fatal, Handle, Parts, RandomIds, now};
+use crate::engine::{Engine, Fatal, Handle, LaunchedShells, Parts, RandomIds, now};
 use crate::import;
 use crate::journal::{self, Disk, Journal, OsDisk};
 use crate::launcher::Launcher;
@@ -252,12 +252,16 @@ async fn serve(
     let (journal_handle, worker_handle) = (journal.clone(), worker.clone());
     let tail = Arc::new(Tail { journal, worker, at_checkpoint: AtomicU64::new(0) });
     let files = Files::new(home.path().join("workspaces"), home.path());
+    let launcher = launcher(home, config, files.clone())?;
+    let shells = LaunchedShells::new(launcher.clone(), &home.path().join("shells"));
+    let shells = shells.map_err(io("making the folder of shells"))?;
     let infos: Vec<_> = providers.iter().map(|provider| provider.info()).collect();
     let parts = Parts {
         journal: journal_handle.clone(),
         sink: Box::new(ToProjections { worker: worker_handle.clone(), tail: tail.clone() }),
         providers,
         files: files.clone(),
+        shells: Arc::new(shells),
         sockets: Arc::new(Sockets::new(home.path().join("run"))),
         limits: config.limits(),
         clock: Arc::new(now),
@@ -266,7 +270,6 @@ async fn serve(
     let policy = config.policy(&infos);
     let (engine, handle) = Engine::new(state, effects, policy, Box::new(ids), archive, parts);
     let about = about(home, config, report, took, tail);
-    let launcher = launcher(home, config, files.clone())?;
     let api = Api::new(handle.clone(), files, launcher, about);
     let (stop, stopped) = oneshot::channel::<()>();
     let mut server = std::pin::pin!(api.serve(listener, &users, async move {

@@ -3,8 +3,11 @@
 use super::driver::Driver;
 use super::handle::{CallError, Report};
 use super::runner::{Owner, Turn};
+use super::shell::Met;
+use crate::launcher::limits::Hit;
 use crate::model::{
-    AgentId, CallId, Command, Effect, Json, Name, SessionId, Tool, TurnId, World, recent,
+    AgentId, CallId, Command, Effect, Json, Name, RunCommand, SessionId, Tool, TurnId, World,
+    recent,
 };
 use crate::provider::Spec;
 
@@ -41,6 +44,9 @@ impl Driver {
             Effect::CancelTurn { session, turn } => self.runners.cancel_turn(session, turn),
             Effect::ReturnCall { call, seq, result } => {
                 self.calls.end(call, seq, &result.map_err(CallError::Failed));
+            }
+            Effect::RunTool { agent, turn, call, tool: Tool::RunCommand(args), world } => {
+                self.run_command((agent, turn, call), args, world);
             }
             Effect::RunTool { agent, turn, call, tool, world } => {
                 self.run_tool((agent, turn, call), tool, world);
@@ -79,6 +85,35 @@ impl Driver {
             let done = Command::FinishTool { agent, turn, call, result };
             // An engine that is gone has nobody to tell.
             let _ = reports.send(Report::Command(done));
+        });
+    }
+
+    fn run_command(
+        &self,
+        (agent, turn, call): (AgentId, TurnId, CallId),
+        args: RunCommand,
+        world: World,
+    ) {
+        let Some(session) = self.core.state().agent(agent).map(|agent| agent.session.id) else {
+            return;
+        };
+        // A turn that is over has nobody to run it for.
+        let Some(over) = self.runners.until_over(session, turn) else { return };
+        let (shells, reports) = (self.shells.clone(), self.handle.reports.clone());
+        self.runners.spawn(async move {
+            let (result, met) = shells.run(session, world, args, over).await;
+            let result = result.and_then(|value| Json::of(&value).map_err(|no| no.to_string()));
+            let met = met.into_iter().map(|met| match met {
+                Met::Limit(Hit { kind: limit, detail }) => {
+                    let (turn, workspace) = (Some(turn), None);
+                    Command::ReportLimit { agent, turn, workspace, limit, detail }
+                }
+                Met::NoSandbox(reason) => Command::ReportUnsandboxed { agent, turn, reason },
+            });
+            for report in met.chain([Command::FinishTool { agent, turn, call, result }]) {
+                // An engine that is gone has nobody to tell.
+                let _ = reports.send(Report::Command(report));
+            }
         });
     }
 

@@ -23,6 +23,7 @@ mod handle;
 mod history;
 mod output;
 mod runner;
+mod shell;
 #[cfg(test)]
 mod tests;
 
@@ -35,6 +36,7 @@ pub use driver::{Ended, Engine, Fatal};
 pub use feed::{Behind, Feed};
 pub use handle::{Answer, CallEnd, CallError, Draining, Handle, Refusal, Waiting};
 pub use output::{Item, Outputs, TurnOutput, Unread};
+pub use shell::{LaunchedShells, Met, NoShells, Ran, Shells};
 
 use crate::model::{AgentId, Commit, Entry, SessionId};
 use crate::provider::Provider;
@@ -134,6 +136,8 @@ pub struct Parts {
     pub providers: Vec<Arc<dyn Provider>>,
     /// Files of workspaces.
     pub files: crate::workspace::Files,
+    /// Shells of agents.
+    pub shells: Arc<dyn Shells>,
     /// Tool sockets.
     pub sockets: Arc<dyn ToolSockets>,
     /// Sizes and times.

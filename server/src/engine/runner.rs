@@ -119,6 +119,12 @@ impl Runners {
         }
     }
 
+    /// Is cancelled when a turn is over; none if it does not run.
+    pub(super) fn until_over(&self, session: SessionId, turn: TurnId) -> Option<CancellationToken> {
+        let running = self.live.get(&session).and_then(|runner| runner.turn.as_ref());
+        running.filter(|(id, _)| *id == turn).map(|(_, cancel)| cancel.child_token())
+    }
+
     /// Asks an idle session for its state, and ends it. False if it is not live.
     pub(super) fn suspend(&mut self, session: SessionId) -> bool {
         self.live.remove(&session).is_some_and(|runner| runner.jobs.send(Job::Suspend).is_ok())
@@ -185,6 +191,8 @@ impl Task {
                 Job::Turn(turn, cancel) => {
                     let id = turn.id;
                     let end = self.turn(turn, &cancel).await;
+                    // What it started ends with it.
+                    cancel.cancel();
                     self.report(Command::FinishTurn {
                         agent: self.owner.agent,
                         turn: id,

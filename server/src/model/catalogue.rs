@@ -344,12 +344,24 @@ tools! {
         #[serde(default)]
         mode: Mode,
     }
+
+    /// Runs a command with bash in your workspace, and returns what it printed. The folder that it
+    /// ends in and the variables that it exports are kept for your next command; processes that it
+    /// leaves running are ended.
+    RunCommand = "run_command" {
+        /// The command.
+        command: String,
+        /// Longest time that it may take, in seconds; 120 by default, 3600 at most.
+        #[serde(default)]
+        timeout: Option<u32>,
+    }
 }
 
 impl Tool {
-    /// Whether it works on files, outside of the core.
+    /// Whether it works in the agent's workspace, outside of the core.
     pub fn is_on_files(&self) -> bool {
-        matches!(self, Self::ReadFile(_) | Self::WriteFile(_) | Self::ListFiles(_))
+        use Tool::{ListFiles, ReadFile, RunCommand, WriteFile};
+        matches!(self, ReadFile(_) | WriteFile(_) | ListFiles(_) | RunCommand(_))
     }
 }
 

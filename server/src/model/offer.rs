@@ -8,7 +8,7 @@ pub fn offered(agent: &Agent) -> impl Iterator<Item = &'static ToolSpec> {
     let (child, has_files) = (agent.parent.is_some(), agent.workspace.is_some());
     catalogue().iter().filter(move |tool| match tool.name {
         "broadcast" | "complete" => child,
-        "list_files" | "read_file" | "write_file" => has_files,
+        "list_files" | "read_file" | "write_file" | "run_command" => has_files,
         // What an agent gives on is of its own workspace.
         "create_workspace" | "delete_workspace" | "list_workspaces" | "link_dir" | "unlink_dir"
         | "link_from" => has_files,

@@ -132,6 +132,7 @@ impl Life {
             sink: Box::new(queue.clone()),
             providers: vec![Arc::new(Seeded::new(self.seed))],
             files: Files::new("/nowhere", "/nowhere"),
+            shells: Arc::new(substrat_server::engine::NoShells),
             sockets: Arc::new(NoSockets),
             limits: Limits { checkpoint_bytes: 24 << 10, ..Limits::default() },
             clock: clock.clone(),

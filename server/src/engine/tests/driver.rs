@@ -254,6 +254,7 @@ impl World {
             sink: Box::new(Recorder(log.clone())),
             providers: vec![Arc::new(Fake::default())],
             files: Files::new(folder.path().join("workspaces"), folder.path()),
+            shells: Arc::new(crate::engine::NoShells),
             sockets: Arc::new(Nothing),
             limits: Limits::default(),
             clock: Arc::new(now),

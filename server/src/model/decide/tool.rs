@@ -115,7 +115,9 @@ impl Plan<'_, '_> {
             | Tool::LinkDir(_)
             | Tool::UnlinkDir(_)
             | Tool::LinkFrom(_)) => self.workspace_tool(agent, tool)?,
-            Tool::ReadFile(_) | Tool::WriteFile(_) | Tool::ListFiles(_) => Value::Null,
+            Tool::ReadFile(_) | Tool::WriteFile(_) | Tool::ListFiles(_) | Tool::RunCommand(_) => {
+                Value::Null
+            }
         };
         Ok(Next::Done(done))
     }
