@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use substrat_server::launcher::{Ends, Exit, Launch, Launched, Launcher};
 use substrat_server::model::{Access, Limits, Mount, Source, WorkspaceId, World};
-use substrat_server::workspace::{Files, SandboxSettings, Sandboxing};
+use substrat_server::workspace::{Files, SandboxPolicy, SandboxSettings};
 use tempfile::TempDir;
 use tokio::io::AsyncReadExt;
 
@@ -27,7 +27,7 @@ pub struct Ran {
 
 impl Bench {
     /// A launcher in a fresh folder.
-    pub fn new(policy: Sandboxing) -> Self {
+    pub fn new(policy: SandboxPolicy) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let home = folder.path().join("home");
         let files = Files::new(home.join("workspaces"), &home);

@@ -317,7 +317,7 @@ fn workspaces_are_made_linked_and_deleted() {
     assert!(shown.contains(&format!("link       in/here (ro) → {}\n", real.display())), "{shown}");
     let shown = &daemon.json(&["workspace", "show", "desk"])["workspace"];
     assert_eq!(fields(shown), ["createTime", "id", "links", "name", "root"]);
-    assert!(daemon.ctl_ok(&["workspace", "list"]).contains("desk       1      0"));
+    assert!(daemon.ctl_ok(&["workspace", "list"]).contains("desk       folder  off      1      0"));
     let both = ["workspace", "link", "desk", "/tmp", "x", "--rw", "--ro"];
     assert_eq!(daemon.say(&both).code, Some(2));
     assert_eq!(daemon.fails(&["workspace", "delete", "desk"]).1["reason"], "WORKSPACE_IN_USE");

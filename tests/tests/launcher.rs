@@ -11,12 +11,12 @@ use std::fs;
 
 use substrat_server::launcher::Exit;
 use substrat_server::model::Access;
-use substrat_server::workspace::Sandboxing;
+use substrat_server::workspace::SandboxPolicy;
 use substrat_tests::launch::Bench;
 
 #[tokio::test]
 async fn a_command_runs_in_its_workspace_and_its_end_is_told() {
-    let bench = Bench::new(Sandboxing::Required);
+    let bench = Bench::new(SandboxPolicy::Required);
     let script = "pwd; echo text > file; id -u; echo oops >&2; exit 3";
     let ran = bench.run(bench.shell(bench.world(&[]), script)).await;
     assert_eq!(ran.exit, Exit::Code(3), "{ran:?}");
@@ -26,7 +26,7 @@ async fn a_command_runs_in_its_workspace_and_its_end_is_told() {
 
 #[tokio::test]
 async fn links_are_seen_at_their_place_and_read_only_ones_are_only_read() {
-    let bench = Bench::new(Sandboxing::Required);
+    let bench = Bench::new(SandboxPolicy::Required);
     let (docs, work) = (bench.host("docs"), bench.host("work"));
     fs::write(docs.join("page"), "of the host").unwrap();
     let world =

@@ -324,13 +324,18 @@ fn call(name: &str, args: &[(&str, &str)]) -> v1::CallToolRequest {
     v1::CallToolRequest { name: name.into(), arguments, ..Default::default() }
 }
 
-const OF_A_ROOT_WITH_A_DESK: [&str; 17] = [
+const OF_A_ROOT_WITH_A_DESK: [&str; 23] = [
     "cancel_reminder",
     "check_inbox",
+    "create_workspace",
+    "delete_workspace",
     "gate",
     "inspect_agent",
+    "link_dir",
+    "link_from",
     "list_children",
     "list_files",
+    "list_workspaces",
     "permit_turn",
     "poke",
     "read_file",
@@ -340,6 +345,7 @@ const OF_A_ROOT_WITH_A_DESK: [&str; 17] = [
     "spawn_agent",
     "subscribe",
     "ungate",
+    "unlink_dir",
     "unsubscribe",
     "write_file",
 ];

@@ -137,6 +137,10 @@ fn summary(event: &v1::Event) -> String {
             let of = text("limit").map(|limit| format!("of {limit}"));
             keys.iter().filter_map(|key| text(key)).chain(of).collect()
         }
+        "turn.stderr" => text("text").into_iter().collect(),
+        "process.exited" => [text("status"), text("reason")].into_iter().flatten().collect(),
+        "limit.hit" => [text("limit"), text("detail")].into_iter().flatten().collect(),
+        "sandbox.off" => text("reason").into_iter().collect(),
         "tool_call.result" => [text("tool"), text("error")].into_iter().flatten().collect(),
         _ => {
             let keys = ["name", "tool", "turn_id", "reason", "key", "mount_path", "state_size"];

@@ -222,6 +222,9 @@ fn show(output: Output, record: &v1::ExecutionRecord) {
         let left = count(record.omitted_event_count.unsigned_abs(), "event");
         line(&format!("  and {left} more; \"substratctl agent log\" has them all"));
     }
+    if let Some(report) = &record.processes {
+        processes(output, report);
+    }
     if let Some(end) = &record.final_response {
         match text(end.payload.as_ref(), "response") {
             Some(answer) => paragraph(output, "answer", &answer),
@@ -230,6 +233,29 @@ fn show(output: Output, record: &v1::ExecutionRecord) {
                 paragraph(output, "end", &end);
             }
         }
+    }
+}
+
+/// What is known of the processes of a turn.
+fn processes(output: Output, report: &v1::ProcessReport) {
+    line(&output.bold("processes"));
+    if !report.unsandboxed.is_empty() {
+        line(&format!("  without a sandbox: {}", report.unsandboxed));
+    }
+    for limit in &report.limits {
+        line(&format!("  limit met: {limit}"));
+    }
+    for exit in &report.exits {
+        let why = if exit.reason.is_empty() { "" } else { ": " };
+        line(&format!("  {} ended with {}{why}{}", exit.pid, exit.status, exit.reason));
+    }
+    if report.stderr_bytes > 0 {
+        let cut = match report.stderr_bytes - (report.stderr.len() as u64).min(report.stderr_bytes)
+        {
+            0 => String::new(),
+            left => format!(", after {} more", count(left, "byte")),
+        };
+        paragraph(output, &format!("standard error{cut}"), &report.stderr);
     }
 }
 

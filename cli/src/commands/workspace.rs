@@ -1,8 +1,10 @@
 //! `substratctl workspace`: folders that agents work in.
 
 mod exec;
+mod settings;
+mod show;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use substrat_proto::v1;
@@ -14,6 +16,8 @@ use crate::error::Error;
 use crate::output::{Table, line, short_id};
 use crate::time;
 
+use settings::{Limits, Switch, variable};
+
 /// Folders that agents work in.
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -24,6 +28,36 @@ pub(crate) enum Command {
         /// Workspace in whose folder it lies
         #[arg(long, value_name = "WORKSPACE")]
         parent: Option<String>,
+        /// Let processes in it reach the network
+        #[arg(long)]
+        network: bool,
+        /// A variable in the environment of its processes; may be given more than once
+        #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+        env: Vec<(String, String)>,
+        #[command(flatten)]
+        limits: Limits,
+        /// Git repository that it is to be a worktree of
+        #[arg(long, value_name = "REPO")]
+        git: Option<PathBuf>,
+        /// Branch to check out [default: substrat/NAME]
+        #[arg(long, requires = "git")]
+        branch: Option<String>,
+    },
+    /// Change network, variables or limits, for processes that start from then on
+    Set {
+        /// Name or id
+        workspace: String,
+        /// Whether processes in it reach the network
+        #[arg(long, value_name = "on|off")]
+        network: Option<Switch>,
+        /// A variable to set; may be given more than once
+        #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+        env: Vec<(String, String)>,
+        /// A variable to remove; may be given more than once
+        #[arg(long, value_name = "NAME")]
+        unset_env: Vec<String>,
+        #[command(flatten)]
+        limits: Limits,
     },
     /// List workspaces
     List,
@@ -55,10 +89,33 @@ pub(crate) enum Command {
         mount_path: String,
     },
     Exec(exec::Args),
-    /// Delete a workspace with its files; linked folders stay
+    /// Create a view: a window on a workspace, or on a folder of it
+    View {
+        /// Workspace that is shown, by name or id
+        workspace: String,
+        /// Name of the view
+        #[arg(long)]
+        name: String,
+        /// Folder that is shown [default: all]
+        #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true)]
+        subdir: String,
+        /// For reading and writing
+        #[arg(long, conflicts_with = "ro")]
+        rw: bool,
+        /// For reading only [default]
+        #[arg(long)]
+        ro: bool,
+        /// Let processes in it reach the network
+        #[arg(long)]
+        network: bool,
+    },
+    /// Delete a workspace with its files and its views; linked folders stay
     Delete {
         /// Name or id
         workspace: String,
+        /// Even if work in a Git worktree that is nowhere else is lost
+        #[arg(long)]
+        force: bool,
     },
 }
 
@@ -68,26 +125,41 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Error
     let output = context.output;
     let request_id = request_id();
     match command {
-        Command::Create { name, parent } => {
-            let parent = parent.unwrap_or_default();
-            let request = v1::CreateWorkspaceRequest { name, parent, request_id };
+        Command::Create { name, parent, network, env, limits, git, branch } => {
+            let request = v1::CreateWorkspaceRequest {
+                name,
+                parent: parent.unwrap_or_default(),
+                request_id,
+                network,
+                env: env.into_iter().collect(),
+                limits: limits.given(),
+                git: git.map(|repo| worktree(&repo, branch)).transpose()?,
+            };
             let response = service.create_workspace(request).await?.into_inner();
             output.response(&response, |r| said("created", r.workspace.as_ref()))
+        }
+        Command::Set { workspace, network, env, unset_env, limits } => {
+            let request = v1::UpdateWorkspaceRequest {
+                workspace,
+                network: network == Some(Switch::On),
+                update_mask: Some(settings::mask(network, &env, &unset_env, &limits)?),
+                env: env.into_iter().collect(),
+                unset_env,
+                limits: limits.given(),
+                request_id,
+            };
+            let response = service.update_workspace(request).await?.into_inner();
+            output.response(&response, |r| said("changed", r.workspace.as_ref()))
         }
         Command::List => list(context, service).await,
         Command::Show { workspace } => {
             let request = v1::GetWorkspaceRequest { workspace };
             let response = service.get_workspace(request).await?.into_inner();
-            output.response(&response, |response| show(response.workspace.as_ref()))
+            show::print(&client, output, &response).await
         }
         Command::Link { workspace, host_path, mount_path, rw, ro: _ } => {
-            // The daemon does not know this process's current folder.
-            let host_path = std::path::absolute(&host_path)?;
-            let Some(host_path) = host_path.to_str().map(str::to_owned) else {
-                return Err(Error::invalid("the path of the host folder is not UTF-8"));
-            };
-            let mode = if rw { v1::LinkMode::ReadWrite } else { v1::LinkMode::ReadOnly };
-            let mode = mode.into();
+            let host_path = absolute(&host_path)?;
+            let mode = mode(rw).into();
             let request =
                 v1::LinkDirectoryRequest { workspace, host_path, mount_path, mode, request_id };
             let response = service.link_directory(request).await?.into_inner();
@@ -99,13 +171,36 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Error
             output.response(&response, |r| said("unlinked from", r.workspace.as_ref()))
         }
         Command::Exec(args) => exec::run(context, args).await,
-        Command::Delete { workspace } => {
+        Command::View { workspace, name, subdir, rw, ro: _, network } => {
+            let mode = mode(rw).into();
+            let request =
+                v1::CreateViewRequest { workspace, name, subdir, mode, network, request_id };
+            let response = service.create_view(request).await?.into_inner();
+            output.response(&response, |r| said("created", r.workspace.as_ref()))
+        }
+        Command::Delete { workspace, force } => {
             let name = workspace.clone();
-            let request = v1::DeleteWorkspaceRequest { workspace, request_id };
+            let request = v1::DeleteWorkspaceRequest { workspace, request_id, force };
             let response = service.delete_workspace(request).await?.into_inner();
             output.response(&response, |_| line(&format!("deleted {name}")))
         }
     }
+}
+
+fn mode(rw: bool) -> v1::LinkMode {
+    if rw { v1::LinkMode::ReadWrite } else { v1::LinkMode::ReadOnly }
+}
+
+/// A path of the host as the daemon, which does not know this process's current folder, takes it.
+fn absolute(path: &Path) -> Result<String, Error> {
+    let path = std::path::absolute(path)?;
+    let not_text = || Error::invalid("the path of the host folder is not UTF-8");
+    path.to_str().map(str::to_owned).ok_or_else(not_text)
+}
+
+fn worktree(repo: &Path, branch: Option<String>) -> Result<v1::WorkspaceGit, Error> {
+    let (repo, branch) = (absolute(repo)?, branch.unwrap_or_default());
+    Ok(v1::WorkspaceGit { repo, branch, created_branch: false })
 }
 
 type Service = v1::workspace_service_client::WorkspaceServiceClient<Bounded>;
@@ -123,10 +218,13 @@ async fn list(context: &Context, mut service: Service) -> Result<(), Error> {
         }
     }
     context.output.response(&found, |found| {
-        let mut table = Table::new(&["WORKSPACE", "LINKS", "AGENTS", "CREATED", "ID"]);
+        let mut table =
+            Table::new(&["WORKSPACE", "KIND", "NETWORK", "LINKS", "AGENTS", "CREATED", "ID"]);
         for workspace in &found.workspaces {
             table.row(vec![
                 workspace.name.clone(),
+                show::kind(workspace).to_owned(),
+                if workspace.network { "on" } else { "off" }.to_owned(),
                 workspace.links.len().to_string(),
                 workspace.agent_ids.len().to_string(),
                 time::ago(workspace.create_time.as_ref()),
@@ -142,21 +240,4 @@ fn said(what: &str, workspace: Option<&v1::Workspace>) {
     if let Some(workspace) = workspace {
         line(&format!("{what} {} ({})", workspace.name, workspace.id));
     }
-}
-
-fn show(workspace: Option<&v1::Workspace>) {
-    let Some(workspace) = workspace else { return };
-    line(&format!("workspace  {} ({})", workspace.name, workspace.id));
-    line(&format!("root       {}", workspace.root));
-    for link in &workspace.links {
-        let mode = match link.mode() {
-            v1::LinkMode::ReadWrite => "rw",
-            v1::LinkMode::ReadOnly | v1::LinkMode::Unspecified => "ro",
-        };
-        line(&format!("link       {} ({mode}) → {}", link.mount_path, link.host_path));
-    }
-    for agent in &workspace.agent_ids {
-        line(&format!("agent      {agent}"));
-    }
-    line(&format!("created    {}", time::date(workspace.create_time.as_ref())));
 }

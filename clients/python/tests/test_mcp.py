@@ -86,6 +86,16 @@ ROWS = {
         {"recursive": True},
         lambda result: [entry["path"] for entry in result["entries"]] == ["a", "a/b.txt"],
     ),
+    "create_workspace": Row({"name": "lab"}, says("created")),
+    "link_dir": Row(
+        {"workspace": "lab", "source": "a", "target": "a", "mode": "rw"}, says("linked")
+    ),
+    "link_from": Row({"source_workspace": "lab", "source": "", "target": "no"}, "linked below it"),
+    "list_workspaces": Row(
+        {}, lambda result: [one["name"] for one in result["workspaces"]] == ["desk", "lab"]
+    ),
+    "unlink_dir": Row({"workspace": "lab", "target": "a"}, says("unlinked")),
+    "delete_workspace": Row({"workspace": "lab"}, says("deleted")),
     "remind_me": Row({"reason": "tea", "after": 3600}, says("set")),
     "cancel_reminder": Row({}, says("cancelled"), taken={"reminder_id": "remind_me"}),
     "subscribe": Row({"agent_name": "b", "transition": "busy->idle"}, says("subscribed")),

@@ -2,6 +2,7 @@
 //! errors.
 #![allow(clippy::disallowed_methods, reason = "reads the configuration file")]
 
+mod sandbox;
 #[cfg(test)]
 mod tests;
 
@@ -87,6 +88,7 @@ enum Fits {
         check: fn(&str) -> Result<(), String>,
         example: &'static str,
     },
+    Paths,
 }
 
 struct Key {
@@ -297,13 +299,18 @@ fn check_endpoint(text: &str) -> Result<(), String> {
     text.parse::<Endpoint>().map(drop).map_err(|error| error.to_string())
 }
 
+/// Every key.
+fn keys() -> impl Iterator<Item = &'static Key> {
+    KEYS.iter().chain(sandbox::KEYS)
+}
+
 fn find(name: &str) -> Option<&'static Key> {
-    KEYS.iter().find(|key| key.name == name)
+    keys().find(|key| key.name == name)
 }
 
 fn did_you_mean(name: &str) -> String {
     let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
-    let similar = KEYS.iter().find(|key| last(key.name) == last(name) || key.name.contains(name));
+    let similar = keys().find(|key| last(key.name) == last(name) || key.name.contains(name));
     similar.map_or_else(
         || "; \"substratctl config show\" lists the keys".to_owned(),
         |key| format!("; did you mean {:?}?", key.name),
@@ -318,13 +325,13 @@ impl Config {
         flags: &[String],
     ) -> Result<Self, ConfigError> {
         let path = home.join("config.toml");
-        let defaults = KEYS.iter().map(|key| (key.name, ((key.default)(), "default".to_owned())));
+        let defaults = keys().map(|key| (key.name, ((key.default)(), "default".to_owned())));
         let mut config = Self { values: defaults.collect(), path: path.clone() };
         config.read_file(&path)?;
         for (name, value) in environment {
             let is_key = name.starts_with(ENV_PREFIX) && !OTHER_VARIABLES.contains(&&*name);
             if is_key {
-                let key = KEYS.iter().find(|key| variable(key.name) == name);
+                let key = keys().find(|key| variable(key.name) == name);
                 let Some(key) = key else {
                     let source_name = "environment".to_owned();
                     return Err(ConfigError::UnknownKey { source_name, key: name });
@@ -528,6 +535,7 @@ impl Fits {
                 }
                 true
             }
+            (Self::Paths, Value::Array(values)) => sandbox::are_paths(values),
             _ => false,
         };
         if fits {
@@ -540,6 +548,7 @@ impl Fits {
             Self::Switch => "true or false fits".to_owned(),
             Self::Numbers => "a list of numbers fits, such as [1000]".to_owned(),
             Self::Texts { example, .. } => format!("a list of texts fits, such as [{example:?}]"),
+            Self::Paths => "a list of absolute paths fits, such as [\"/opt\"]".to_owned(),
         })
     }
 }

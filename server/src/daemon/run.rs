@@ -22,7 +22,7 @@ use crate::projection::Worker;
 use crate::provider::{self, Provider};
 use crate::recovery::{self, Recovered, Report};
 use crate::service::{About, Api, Sockets, bind};
-use crate::workspace::{Files, SandboxSettings, Sandboxing};
+use crate::workspace::{Files, SandboxReport};
 
 /// What a daemon is started with.
 #[derive(Debug, Clone)]
@@ -307,12 +307,7 @@ async fn serve(
 /// What starts processes.
 fn launcher(home: &Home, config: &Config, files: Files) -> Result<Launcher, RunError> {
     let program = std::env::current_exe().map_err(io("finding this program"))?;
-    let settings = SandboxSettings {
-        policy: Sandboxing::Required,
-        system_paths: Vec::new(),
-        tmp_bytes: 1 << 30,
-        limits: crate::model::Limits::default(),
-    };
+    let settings = config.sandbox();
     let launcher =
         Launcher::new(&home.path().join("run"), &program, files, settings, config.endpoints());
     launcher.map_err(io("preparing to start processes"))
@@ -337,6 +332,7 @@ fn about(
         connections: connections(),
         silence: config.attach_silence(),
         journal: Box::new(move || same.status()),
+        sandbox: SandboxReport::unused(config.sandbox().policy),
         mended: Box::new(move || tail.mended()),
     }
 }

@@ -48,7 +48,7 @@ pub use self::process::{Exit, Process};
 use self::system::System;
 pub use self::terminal::Terminal;
 use crate::model::{Access, Limits, WorkspaceId, World};
-use crate::workspace::{Files, Open, SandboxSettings, Sandboxing};
+use crate::workspace::{Files, Open, SandboxPolicy, SandboxSettings};
 
 /// Where programs are looked for.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -175,7 +175,7 @@ impl Launcher {
 
     /// Limits as they are in force in a workspace that names these, and how, a line each.
     pub fn limits_in_force(&self, named: Limits) -> Vec<String> {
-        self.inner.bounds.in_force(named, self.inner.settings.policy != Sandboxing::Off)
+        self.inner.bounds.in_force(named, self.inner.settings.policy != SandboxPolicy::Off)
     }
 
     /// Sets new limits on what runs in a workspace.
@@ -226,10 +226,10 @@ impl Launcher {
     /// See [`Error`]; nothing of the process is left then.
     pub async fn start(&self, launch: Launch) -> Result<Launched, Error> {
         let (ready, unsandboxed) = match self.inner.settings.policy {
-            Sandboxing::Off => (None, Some("sandbox.policy is \"off\"".to_owned())),
+            SandboxPolicy::Off => (None, Some("sandbox.policy is \"off\"".to_owned())),
             policy => match (self.ready().await, policy) {
                 (Ok(ready), _) => (Some(ready), None),
-                (Err(no), Sandboxing::Preferred) => (None, Some(no.to_string())),
+                (Err(no), SandboxPolicy::Preferred) => (None, Some(no.to_string())),
                 (Err(no), _) => return Err(Error::Unavailable(no)),
             },
         };
@@ -346,7 +346,7 @@ impl Launcher {
     /// Where a process without a sandbox starts: the root of its workspace.
     fn home(&self, launch: &Launch, sandboxed: bool) -> String {
         let root = launch.world.as_ref().filter(|_| !sandboxed).and_then(|w| w.mounts.get(""));
-        let path = root.map(|root| self.inner.files.host_path(&root.source));
+        let path = root.map(|root| self.inner.files.path_of(&root.source));
         path.map_or_else(|| "/tmp".to_owned(), |path| path.to_string_lossy().into_owned())
     }
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "looks at the host's system")]
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::bubblewrap::Part;
 
@@ -92,10 +92,10 @@ pub(super) struct System {
 
 impl System {
     /// Looks at the host. Files of the sandbox's own are written to `folder`.
-    pub(super) fn look(folder: &Path, more: &[PathBuf]) -> io::Result<Self> {
+    pub(super) fn look(folder: &Path, more: &[String]) -> io::Result<Self> {
         std::fs::create_dir_all(folder)?;
         let mut parts = Vec::new();
-        for path in PROGRAMS.iter().map(Path::new).chain(more.iter().map(PathBuf::as_path)) {
+        for path in PROGRAMS.iter().map(Path::new).chain(more.iter().map(Path::new)) {
             parts.extend(part(path));
         }
         let etc = |name: &&str| part(&Path::new("/etc").join(name));

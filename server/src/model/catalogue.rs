@@ -144,10 +144,6 @@ tools! {
         /// Folder of the workspace that is to be all that it sees; created if it is not there.
         #[serde(default)]
         workspace_subdir: Option<String>,
-        /// Whether it may only read there, or write, too; what you may yourself by default, and no
-        /// more than that.
-        #[serde(default)]
-        workspace_access: Option<Mode>,
         /// Provider; yours by default.
         #[serde(default)]
         provider: Option<String>,
@@ -157,6 +153,10 @@ tools! {
         /// Labels.
         #[serde(default)]
         metadata: BTreeMap<String, String>,
+        /// Whether it may only read there, or write, too; what you may yourself by default, and no
+        /// more than that.
+        #[serde(default)]
+        workspace_access: Option<Mode>,
     }
 
     /// Shows what a child, a sibling or your parent is doing; of a child also what waits in its

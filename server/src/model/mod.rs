@@ -73,7 +73,7 @@ pub use recent::recent;
 pub use reconcile::{Reconciliation, reconcile};
 pub use record::{
     CrashPoint, ExecutionEvent, ExecutionEventType, ExecutionHeader, ExecutionRecord,
-    FinalResponse, More, Recorder, RouterDecision, TurnState, crash_point,
+    FinalResponse, More, ProcessReport, Recorder, RouterDecision, TurnState, crash_point,
 };
 pub use rejection::Rejection;
 pub use reminder::Reminder;

@@ -98,6 +98,18 @@ pub fn recent(entry: &Entry) -> Option<Value> {
             }
         }
         Event::AgentCrashed(data) => ("crashed".to_owned(), clip(&data.reason)),
+        Event::TurnStderr(data) => {
+            let last = data.text.trim_end().rsplit('\n').next().unwrap_or_default();
+            ("wrote to standard error".to_owned(), clip(last))
+        }
+        Event::ProcessExited(data) => {
+            let why = data.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+            ("process ended".to_owned(), clip(&format!("{}{why}", data.status)))
+        }
+        Event::LimitHit(data) => {
+            (format!("met its limit of {}", data.limit.as_str()), clip(&data.detail))
+        }
+        Event::SandboxOff(data) => ("ran without a sandbox".to_owned(), clip(&data.reason)),
         _ => return None,
     };
     Some(json!({ "at": entry.at, "what": what, "text": text }))

@@ -4,6 +4,8 @@
 //! Its events are numbered by a clock of their own that starts at 1 and ticks once for each; the
 //! time of day orders nothing.
 
+mod process;
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -13,6 +15,8 @@ use super::{
     Advice, CallId, Entry, Event, FailureClass, Json, Party, SessionId, Stage, Timestamp, TurnId,
     TurnStart,
 };
+
+pub use process::ProcessReport;
 
 /// How far a turn has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,6 +181,8 @@ pub struct ExecutionRecord {
     pub attempts: u32,
     /// How many tools were called.
     pub calls: u32,
+    /// What is known of the processes that ran it.
+    pub processes: ProcessReport,
 }
 
 impl ExecutionRecord {
@@ -262,6 +268,7 @@ impl Recorder {
             end: None,
             attempts: 0,
             calls: 0,
+            processes: ProcessReport::default(),
         };
         let (session, last) = (entry.session, entry.seq);
         let mut recorder = Self { record, session, trying: false, next: None, last, ordered: true };
@@ -313,6 +320,7 @@ impl Recorder {
             Event::TurnAttempt(data) if data.turn_id == id => self.go_on_trying(entry),
             // Only what was lost can stand between a turn and the next one.
             Event::TurnStart(_) => return OVER,
+            _ if self.record.processes.take(id, &entry.event) => {}
             _ => return self.take_end(entry),
         }
         GO_ON

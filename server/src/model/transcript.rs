@@ -40,6 +40,19 @@ pub(super) fn lines(state: &State, entry: &Entry) -> Vec<(SessionId, String)> {
         Event::AgentCrashed(data) => {
             own(entry, note(at, &own_name(state, entry), &format!("crashed: {}", data.reason)))
         }
+        Event::ProcessExited(data) if data.reason.is_some() || data.status != "exit 0" => {
+            let why = data.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+            let text = format!("process {} ended with {}{why}", data.pid, data.status);
+            own(entry, note(at, &own_name(state, entry), &text))
+        }
+        Event::LimitHit(data) => {
+            let text = format!("met its limit of {}: {}", data.limit.as_str(), data.detail);
+            own(entry, note(at, &own_name(state, entry), &text))
+        }
+        Event::SandboxOff(data) => {
+            let text = format!("runs without a sandbox: {}", data.reason);
+            own(entry, note(at, &own_name(state, entry), &text))
+        }
         Event::AgentTerminated(data) => {
             let text = format!("ended ({})", data.reason.as_str());
             own(entry, note(at, &own_name(state, entry), &text))

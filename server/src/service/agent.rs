@@ -8,7 +8,7 @@ use substrat_proto::v1::agent_service_server::AgentService;
 use tonic::{Code, Request, Response, Status};
 
 use super::status::{Reason, invalid, refused, rejected, status, unanswered, unreadable};
-use super::{Api, budget, convert, request};
+use super::{Api, budget, convert, folder, request};
 use crate::engine::{Answer, Waiting};
 use crate::model::{
     Agent, AgentId, Answered, Command, Entry, Event, FailureClass, MessageId, NewAgent, Outcome,
@@ -187,7 +187,7 @@ impl AgentService for Api {
                 role: message.role,
                 workspace: request::given(message.workspace),
                 workspace_subdir: request::given(message.workspace_subdir),
-                workspace_access: None,
+                workspace_access: folder::access(message.workspace_access, "workspace_access")?,
                 metadata: message.metadata.into_iter().collect(),
                 budgets: budget::given(message.budget, message.tree_budget),
             },

@@ -5,13 +5,11 @@ use prost_types::{ListValue, Struct, Value as WireValue};
 use serde_json::Value;
 use substrat_proto::v1;
 
-use super::budget;
+use super::{budget, folder};
 use crate::model::{
-    Access, Activity, Agent, AgentId, Entry, Gate, Kind, Message, MessageEnqueued, Multicast,
-    Party, Reminder, Scope, Session, SessionState, State, Subscription, Timestamp, Turn, Usage,
-    Workspace,
+    Activity, Agent, AgentId, Entry, Gate, Kind, Message, MessageEnqueued, Multicast, Party,
+    Reminder, Scope, Session, SessionState, State, Subscription, Timestamp, Turn, Usage,
 };
-use crate::workspace::Files;
 
 pub(super) fn timestamp(at: Timestamp) -> prost_types::Timestamp {
     let micros = at.as_micros();
@@ -44,6 +42,10 @@ pub(super) fn agent(state: &State, agent: &Agent) -> v1::Agent {
         instructions: agent.instructions.to_string(),
         workspace_id: agent.workspace.map(|id| id.to_string()).unwrap_or_default(),
         workspace_subdir: agent.workspace_subdir.clone(),
+        workspace_access: match agent.workspace {
+            Some(_) => folder::mode(agent.workspace_access).into(),
+            None => v1::LinkMode::Unspecified.into(),
+        },
         state: activity.into(),
         gated: agent.gate != Gate::Open,
         permits,
@@ -183,28 +185,6 @@ pub(super) fn session(state: &State, agent: &Agent) -> v1::Session {
         provider_state_size: saved.as_ref().map_or(0, crate::model::Blob::size),
         event_count: *events,
         last_sequence: agent.session.last_seq,
-    }
-}
-
-pub(super) fn workspace(state: &State, files: &Files, workspace: &Workspace) -> v1::Workspace {
-    let links = workspace.links.iter().map(|(mount, link)| v1::Link {
-        host_path: files.path_of(&link.source).to_string_lossy().into_owned(),
-        mount_path: mount.clone(),
-        mode: match link.mode {
-            Access::ReadOnly => v1::LinkMode::ReadOnly.into(),
-            Access::ReadWrite => v1::LinkMode::ReadWrite.into(),
-        },
-    });
-    let world = state.workspace_world(workspace);
-    let root = world.at("").map(|root| files.path_of(&root.source)).unwrap_or_default();
-    v1::Workspace {
-        id: workspace.id.to_string(),
-        name: workspace.name.to_string(),
-        parent_id: workspace.parent.map(|id| id.to_string()).unwrap_or_default(),
-        root: root.to_string_lossy().into_owned(),
-        links: links.collect(),
-        agent_ids: state.users_of(workspace.id).map(|agent| agent.id.to_string()).collect(),
-        create_time: Some(timestamp(workspace.created_at)),
     }
 }
 

@@ -10,6 +10,7 @@ use tonic::{Request, Response, Status};
 use super::status::{invalid, refused};
 use super::{About, Api, Mended, convert};
 use crate::recovery::Report;
+use crate::workspace::{SandboxPolicy, SandboxReport};
 
 fn recovery(about: &About, mended: Mended) -> v1::RecoveryReport {
     let (report, took): (&Report, _) = (&about.recovery, about.recovery_took);
@@ -26,6 +27,21 @@ fn recovery(about: &About, mended: Mended) -> v1::RecoveryReport {
         returned_messages: report.returned_messages,
         quarantined: report.quarantined.iter().cloned().chain(mended.quarantined).collect(),
         imported: about.imported.clone().unwrap_or_default(),
+    }
+}
+
+fn sandbox(report: &SandboxReport) -> v1::Sandbox {
+    v1::Sandbox {
+        policy: match report.policy {
+            SandboxPolicy::Required => v1::SandboxPolicy::Required,
+            SandboxPolicy::Preferred => v1::SandboxPolicy::Preferred,
+            SandboxPolicy::Off => v1::SandboxPolicy::Off,
+        }
+        .into(),
+        in_force: report.in_force,
+        reason: report.reason.clone(),
+        bubblewrap_version: report.bubblewrap.clone(),
+        limits: report.limits.clone(),
     }
 }
 
@@ -67,6 +83,7 @@ impl DaemonService for Api {
             commit_count: status.commits,
             full: status.full,
         });
+        daemon.sandbox = Some(sandbox(&about.sandbox));
         let mended = (about.mended)();
         daemon.recovery = Some(recovery(about, mended));
         daemon.draining = *self.engine.draining().borrow();

@@ -7,6 +7,7 @@ mod convert;
 mod daemon;
 mod events;
 mod exec;
+mod folder;
 mod incoming;
 mod layers;
 mod request;
@@ -34,7 +35,7 @@ use crate::engine::Handle;
 use crate::launcher::Launcher;
 use crate::model::Timestamp;
 use crate::recovery::Report;
-use crate::workspace::Files;
+use crate::workspace::{Files, SandboxReport};
 
 pub use status::Reason;
 pub use tool::Sockets;
@@ -103,6 +104,8 @@ pub struct About {
     pub silence: Duration,
     /// How the journal is doing.
     pub journal: Box<dyn Fn() -> JournalStatus + Send + Sync>,
+    /// How processes of agents are kept inside their workspaces.
+    pub sandbox: SandboxReport,
     /// What was found wrong with the files of agents.
     pub mended: Box<dyn Fn() -> Mended + Send + Sync>,
 }

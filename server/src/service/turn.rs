@@ -14,8 +14,8 @@ use super::status::{refused, rejected, unreadable};
 use super::{Api, convert, request};
 use crate::engine::Archive;
 use crate::model::{
-    Agent, Event, ExecutionRecord, HashMatch, Recorder, Rejection, SessionId, State, TurnId,
-    TurnState,
+    Agent, Event, ExecutionRecord, HashMatch, ProcessReport, Recorder, Rejection, SessionId, State,
+    TurnId, TurnState,
 };
 
 /// Characters of a prompt in a summary.
@@ -290,6 +290,7 @@ impl Found {
             hash_match: hash_match(record.hash).into(),
             turn: Some(turn),
             envelope_json: record.envelope,
+            processes: processes(record.processes),
         }
     }
 }
@@ -327,6 +328,24 @@ fn summary(owner: &Owner, record: &ExecutionRecord) -> v1::TurnSummary {
             agent: point.agent.clone().unwrap_or_default(),
         }),
     }
+}
+
+fn processes(report: ProcessReport) -> Option<v1::ProcessReport> {
+    let exits = report.exits.into_iter().map(|exit| v1::ProcessExit {
+        pid: exit.pid,
+        status: exit.status,
+        reason: exit.reason.unwrap_or_default(),
+    });
+    let limits = report.limits.into_iter();
+    let limits = limits.map(|hit| format!("{}: {}", hit.limit.as_str(), hit.detail));
+    let shown = v1::ProcessReport {
+        stderr: report.stderr,
+        stderr_bytes: report.stderr_bytes,
+        exits: exits.collect(),
+        limits: limits.collect(),
+        unsandboxed: report.unsandboxed.unwrap_or_default(),
+    };
+    Some(shown).filter(|shown| *shown != v1::ProcessReport::default())
 }
 
 fn final_response(response: crate::model::FinalResponse) -> v1::FinalResponse {

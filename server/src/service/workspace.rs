@@ -1,12 +1,16 @@
 //! WorkspaceService.
 
+use std::collections::BTreeMap;
+
 use substrat_proto::v1;
 use substrat_proto::v1::workspace_service_server::WorkspaceService;
 use tonic::{Request, Response, Status};
 
 use super::status::{invalid, refused, rejected};
-use super::{Api, convert, request};
-use crate::model::{Access, Command, NewWorkspace, Outcome, Rejection, State, WorkspaceId};
+use super::{Api, folder, request};
+use crate::model::{
+    Access, Command, Git, NewView, NewWorkspace, Outcome, Rejection, State, WorkspaceId,
+};
 
 impl Api {
     async fn workspace_now(&self, id: WorkspaceId) -> Result<v1::Workspace, Status> {
@@ -25,12 +29,24 @@ impl Api {
         Ok(())
     }
 
+    /// A Git repository that a workspace is to be a worktree of.
+    async fn repository(&self, git: v1::WorkspaceGit, name: &str) -> Result<Git, Status> {
+        let files = self.files.clone();
+        let path = git.repo;
+        let checked = tokio::task::spawn_blocking(move || files.check_link(&path)).await;
+        let repo = checked
+            .unwrap_or_else(|panic| Err(Rejection::Bug { what: panic.to_string() }))
+            .map_err(|no| rejected(&no))?;
+        let branch = request::given(git.branch).unwrap_or_else(|| format!("substrat/{name}"));
+        Ok(Git { repo, branch, created_branch: false })
+    }
+
     async fn workspace(&self, reference: String) -> Result<v1::Workspace, Status> {
         let files = self.files.clone();
         let found = self.engine.read(move |state| {
             state
                 .resolve_workspace(&reference)
-                .map(|workspace| convert::workspace(state, &files, workspace))
+                .map(|workspace| folder::workspace(state, &files, workspace))
         });
         found.await.map_err(|no| refused(&no))?.map_err(|no| rejected(&no))
     }
@@ -50,6 +66,41 @@ impl Api {
     }
 }
 
+/// What an update asks for.
+fn update(message: v1::UpdateWorkspaceRequest) -> Result<Command, Status> {
+    let mask: Vec<String> = match message.update_mask {
+        Some(mask) if !mask.paths.is_empty() => mask.paths,
+        _ => [
+            ("network", message.network),
+            ("env", !message.env.is_empty() || !message.unset_env.is_empty()),
+        ]
+        .iter()
+        .chain(&folder::set_limits(message.limits))
+        .filter(|(_, set)| *set)
+        .map(|(name, _)| (*name).to_owned())
+        .collect(),
+    };
+    let known = |path: &str| ["network", "env"].contains(&path) || folder::LIMITS.contains(&path);
+    if let Some(odd) = mask.iter().find(|path| !known(path)) {
+        return Err(invalid(format!(
+            "update_mask names {:?}; only network, env and the fields of limits can be changed",
+            request::clip(odd)
+        )));
+    }
+    let named = |name: &str| mask.iter().any(|path| path == name);
+    let mut env = BTreeMap::new();
+    if named("env") {
+        env.extend(message.unset_env.into_iter().map(|name| (name, None)));
+        env.extend(message.env.into_iter().map(|(name, value)| (name, Some(value))));
+    }
+    Ok(Command::UpdateWorkspace {
+        workspace: message.workspace,
+        network: named("network").then_some(message.network),
+        env,
+        limits: folder::named_limits(message.limits, named),
+    })
+}
+
 #[tonic::async_trait]
 impl WorkspaceService for Api {
     async fn create_workspace(
@@ -58,13 +109,57 @@ impl WorkspaceService for Api {
     ) -> Result<Response<v1::CreateWorkspaceResponse>, Status> {
         let message = request.into_inner();
         let key = request::key("CreateWorkspace", &message.request_id, &message)?;
-        let parent = request::given(message.parent);
-        let new = NewWorkspace { parent, ..NewWorkspace::named(message.name) };
+        let git = match message.git {
+            Some(git) => Some(self.repository(git, &message.name).await?),
+            None => None,
+        };
+        let new = NewWorkspace {
+            name: message.name,
+            parent: request::given(message.parent),
+            view: None,
+            git,
+            network: message.network,
+            env: message.env,
+            limits: folder::limits(message.limits),
+        };
         let command = Command::CreateWorkspace { new };
         let id = self.change_workspace(command, key).await?;
         let workspace = self.workspace_now(id).await?;
         self.make_folder(id).await?;
         Ok(Response::new(v1::CreateWorkspaceResponse { workspace: Some(workspace) }))
+    }
+
+    async fn create_view(
+        &self,
+        request: Request<v1::CreateViewRequest>,
+    ) -> Result<Response<v1::CreateViewResponse>, Status> {
+        let message = request.into_inner();
+        let key = request::key("CreateView", &message.request_id, &message)?;
+        let view = NewView {
+            of: message.workspace,
+            subdir: message.subdir,
+            access: folder::access(message.mode, "mode")?.unwrap_or(Access::ReadOnly),
+        };
+        let new = NewWorkspace {
+            view: Some(view),
+            network: message.network,
+            ..NewWorkspace::named(message.name)
+        };
+        let id = self.change_workspace(Command::CreateWorkspace { new }, key).await?;
+        let workspace = self.workspace_now(id).await?;
+        Ok(Response::new(v1::CreateViewResponse { workspace: Some(workspace) }))
+    }
+
+    async fn update_workspace(
+        &self,
+        request: Request<v1::UpdateWorkspaceRequest>,
+    ) -> Result<Response<v1::UpdateWorkspaceResponse>, Status> {
+        let message = request.into_inner();
+        let key = request::key("UpdateWorkspace", &message.request_id, &message)?;
+        let command = update(message)?;
+        let id = self.change_workspace(command, key).await?;
+        let workspace = self.workspace_now(id).await?;
+        Ok(Response::new(v1::UpdateWorkspaceResponse { workspace: Some(workspace) }))
     }
 
     async fn get_workspace(
@@ -87,7 +182,7 @@ impl WorkspaceService for Api {
             let workspaces = (1..)
                 .zip(state.workspaces())
                 .filter(|(place, _)| *place > after)
-                .map(|(place, one)| (place, convert::workspace(state, &files, one)));
+                .map(|(place, one)| (place, folder::workspace(state, &files, one)));
             request::page(workspaces, size)
         });
         let (workspaces, next_page_token) = listed.await.map_err(|no| refused(&no))?;
@@ -100,11 +195,7 @@ impl WorkspaceService for Api {
     ) -> Result<Response<v1::LinkDirectoryResponse>, Status> {
         let message = request.into_inner();
         let key = request::key("LinkDirectory", &message.request_id, &message)?;
-        let mode = match v1::LinkMode::try_from(message.mode) {
-            Ok(v1::LinkMode::Unspecified | v1::LinkMode::ReadOnly) => Access::ReadOnly,
-            Ok(v1::LinkMode::ReadWrite) => Access::ReadWrite,
-            Err(_) => return Err(invalid("mode is not a LinkMode")),
-        };
+        let mode = folder::access(message.mode, "mode")?.unwrap_or(Access::ReadOnly);
         let files = self.files.clone();
         let path = message.host_path;
         let checked = tokio::task::spawn_blocking(move || files.check_link(&path)).await;
@@ -143,7 +234,8 @@ impl WorkspaceService for Api {
     ) -> Result<Response<v1::DeleteWorkspaceResponse>, Status> {
         let message = request.into_inner();
         let key = request::key("DeleteWorkspace", &message.request_id, &message)?;
-        let command = Command::DeleteWorkspace { workspace: message.workspace, force: false };
+        let command =
+            Command::DeleteWorkspace { workspace: message.workspace, force: message.force };
         let id = self.change_workspace(command, key).await?;
         Ok(Response::new(v1::DeleteWorkspaceResponse { workspace_id: id.to_string() }))
     }

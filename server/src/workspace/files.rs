@@ -67,11 +67,6 @@ impl Files {
         Ok(at)
     }
 
-    /// The folder of all workspaces.
-    pub(super) fn folder(&self) -> &Path {
-        &self.root
-    }
-
     /// Removes the folder of a workspace with all that is in it. What is linked is not touched: a
     /// link is no symbolic link, and symbolic links are removed, not followed.
     pub fn remove_root(&self, root: &str) -> io::Result<()> {

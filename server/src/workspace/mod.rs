@@ -16,4 +16,4 @@ mod tools;
 pub use error::Error;
 pub use files::Files;
 pub use mounts::{Open, Unseen};
-pub use settings::{SandboxSettings, Sandboxing};
+pub use settings::{SandboxPolicy, SandboxReport, SandboxSettings};

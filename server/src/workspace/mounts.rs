@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 
@@ -71,14 +70,6 @@ impl Files {
                 }
                 Ok(at)
             }
-        }
-    }
-
-    /// Where a folder lies on the host.
-    pub fn host_path(&self, source: &Source) -> PathBuf {
-        match source {
-            Source::Workspaces(root) => self.folder().join(root),
-            Source::Host(path) => PathBuf::from(path),
         }
     }
 }

@@ -1,30 +1,51 @@
-//! Settings of the sandbox.
-
-use std::path::PathBuf;
+//! How processes of agents are to be kept inside their workspaces, and whether they are.
 
 use crate::model::Limits;
 
-/// Whether processes of agents run in a sandbox.
+/// What is done where processes cannot be kept in a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Sandboxing {
-    /// Always; without one no process is started.
+pub enum SandboxPolicy {
+    /// They are not started.
     #[default]
     Required,
-    /// Where it can be had.
+    /// They are started without, and every turn says so.
     Preferred,
-    /// Never.
+    /// There is no sandbox, and every turn says so.
     Off,
 }
 
-/// Settings of the sandbox.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What the configuration says of sandboxes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SandboxSettings {
-    /// Whether there is to be one.
-    pub policy: Sandboxing,
-    /// Folders and files of the host that are seen at their own path, read-only, beside the usual.
-    pub system_paths: Vec<PathBuf>,
-    /// Bytes that `/tmp`, and the private home, may each hold.
-    pub tmp_bytes: u64,
-    /// Limits of workspaces that name none.
+    /// What is done where there can be none.
+    pub policy: SandboxPolicy,
+    /// Limits where a workspace names none.
     pub limits: Limits,
+    /// Bytes that the private `/tmp` may hold.
+    pub tmp_bytes: u64,
+    /// Further host folders that every process may read, absolute paths.
+    pub system_paths: Vec<String>,
+}
+
+/// Whether processes of agents are kept inside their workspaces, and how.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SandboxReport {
+    /// What the configuration asks for.
+    pub policy: SandboxPolicy,
+    /// Whether they are started in a sandbox.
+    pub in_force: bool,
+    /// Why they are not; empty if they are.
+    pub reason: String,
+    /// Version of bubblewrap; empty where it was not found or not looked for.
+    pub bubblewrap: String,
+    /// How limits are enforced, in words.
+    pub limits: String,
+}
+
+impl SandboxReport {
+    /// Where no provider starts processes.
+    pub fn unused(policy: SandboxPolicy) -> Self {
+        let reason = "no provider of this build starts processes".to_owned();
+        Self { policy, reason, ..Self::default() }
+    }
 }

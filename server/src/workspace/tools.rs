@@ -158,8 +158,14 @@ impl Files {
             found.insert(at.clone(), json!({ "path": at, "kind": kind }));
         }
         if depth > deep {
-            let place = self.place(world, mount)?;
-            walk(&place.dir, mount, depth - deep, found).map_err(Error::at(mount))?;
+            match self.place(world, mount) {
+                Ok(place) => {
+                    walk(&place.dir, mount, depth - deep, found).map_err(Error::at(mount))?;
+                }
+                // What was linked is gone: the rest is there all the same.
+                Err(Error::NotFound { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }

@@ -34,6 +34,12 @@ pub(crate) struct Args {
     /// Folder of the workspace that is to be all it sees
     #[arg(long, value_name = "PATH")]
     workspace_subdir: Option<String>,
+    /// Let it only read in its workspace [default: as its parent there, else all]
+    #[arg(long, conflicts_with = "rw")]
+    ro: bool,
+    /// Let it read and write in its workspace, whatever its parent may
+    #[arg(long)]
+    rw: bool,
     /// A label; may be given more than once
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = super::update::label)]
     labels: Vec<(String, String)>,
@@ -68,6 +74,12 @@ pub(super) async fn run(context: &Context, args: Args) -> Result<(), Error> {
         role: args.role.unwrap_or_default(),
         workspace: args.workspace.unwrap_or_default(),
         workspace_subdir: args.workspace_subdir.unwrap_or_default(),
+        workspace_access: match (args.ro, args.rw) {
+            (true, _) => v1::LinkMode::ReadOnly,
+            (false, true) => v1::LinkMode::ReadWrite,
+            (false, false) => v1::LinkMode::Unspecified,
+        }
+        .into(),
         metadata: args.labels.into_iter().collect(),
         request_id: args.request_id.unwrap_or_else(request_id),
         budget: Some(args.budgets.own()),

@@ -158,8 +158,8 @@ async fn create_lead(
     let workspace = format!("{name}-desk");
     let request = v1::CreateWorkspaceRequest {
         name: workspace.clone(),
-        parent: String::new(),
         request_id: request_id(),
+        ..Default::default()
     };
     workspaces.create_workspace(request).await?;
     let links = [(source.to_owned(), "source"), (stage.folder.join("team"), "team")];

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
 use serde_json::{Value, json};
 
+use super::desks;
 use super::world::World;
 use crate::model::*;
 
@@ -40,6 +41,7 @@ enum Step {
     Slots { count: u8 },
     Use { agent: u8, tokens: u8, late: bool },
     Budget { agent: u8, tree: bool, turns: bool, limit: Option<u8> },
+    Desk(desks::Step),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -133,6 +135,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(agent, tokens, late)| S::Use { agent, tokens, late }),
         3 => (n(), any::<bool>(), any::<bool>(), proptest::option::of(n()))
             .prop_map(|(agent, tree, turns, limit)| S::Budget { agent, tree, turns, limit }),
+        16 => desks::step().prop_map(S::Desk),
     ]
 }
 
@@ -326,6 +329,7 @@ impl World {
                     self.finish(&agent, end, false);
                 }
             }
+            Step::Desk(step) => self.desk_step(step),
             other => self.step_beside(other),
         }
     }

@@ -3,6 +3,7 @@
 mod budgets;
 mod calls;
 mod cancel;
+mod desks;
 mod ledger;
 mod lifecycle;
 mod machine;

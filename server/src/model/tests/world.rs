@@ -255,6 +255,7 @@ impl World {
             self.judge_agent(agent);
         }
         self.judge_messages();
+        self.judge_workspaces();
         self.ledger.judge(&self.state);
     }
 

@@ -27,9 +27,10 @@ from google.protobuf import field_mask_pb2 as google_dot_protobuf_dot_field__mas
 from substrat.v1 import agent_pb2 as substrat_dot_v1_dot_agent__pb2
 from substrat.v1 import budget_pb2 as substrat_dot_v1_dot_budget__pb2
 from substrat.v1 import event_pb2 as substrat_dot_v1_dot_event__pb2
+from substrat.v1 import workspace_pb2 as substrat_dot_v1_dot_workspace__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fsubstrat/v1/agent_service.proto\x12\x0bsubstrat.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x17substrat/v1/agent.proto\x1a\x18substrat/v1/budget.proto\x1a\x17substrat/v1/event.proto\"\xfd\x03\n\x12\x43reateAgentRequest\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n\x06parent\x18\x02 \x01(\tR\x06parent\x12\x1a\n\x08provider\x18\x03 \x01(\tR\x08provider\x12\x14\n\x05model\x18\x04 \x01(\tR\x05model\x12\"\n\x0cinstructions\x18\x05 \x01(\tR\x0cinstructions\x12\x12\n\x04role\x18\x06 \x01(\tR\x04role\x12\x1c\n\tworkspace\x18\x07 \x01(\tR\tworkspace\x12I\n\x08metadata\x18\x08 \x03(\x0b\x32-.substrat.v1.CreateAgentRequest.MetadataEntryR\x08metadata\x12\x1d\n\nrequest_id\x18\t \x01(\tR\trequestId\x12)\n\x10workspace_subdir\x18\n \x01(\tR\x0fworkspaceSubdir\x12+\n\x06\x62udget\x18\x14 \x01(\x0b\x32\x13.substrat.v1.BudgetR\x06\x62udget\x12\x34\n\x0btree_budget\x18\x15 \x01(\x0b\x32\x13.substrat.v1.BudgetR\ntreeBudget\x1a;\n\rMetadataEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\tR\x05value:\x02\x38\x01\"?\n\x13\x43reateAgentResponse\x12(\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x12.substrat.v1.AgentR\x05\x61gent\"\'\n\x0fGetAgentRequest\x12\x14\n\x05\x61gent\x18\x01 \x01(\tR\x05\x61gent\"<\n\x10GetAgentResponse\x12(\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x12.substrat.v1.AgentR\x05\x61gent\"x\n\x11ListAgentsRequest\x12\x1b\n\tpage_size\x18\x01 \x01(\x05R\x08pageSize\x12\x1d\n\npage_token\x18\x02 \x01(\tR\tpageToken\x12\'\n\x0fshow_terminated\x18\x03 \x01(\x08R\x0eshowTerminated\"h\n\x12ListAgentsResponse\x12*\n\x06\x61gents\x18\x01 \x03(\x0b\x32\x12.substrat.v1.AgentR\x06\x61gents\x12&\n\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa9\x03\n\x12UpdateAgentRequest\x12\x14\n\x05\x61gent\x18\x01 \x01(\tR\x05\x61gent\x12\"\n\x0cinstructions\x18\x02 \x01(\tR\x0cinstructions\x12\x12\n\x04role\x18\x03 \x01(\tR\x04role\x12I\n\x08metadata\x18\x04 \x03(\x0b\x32-.substrat.v1.UpdateAgentRequest.MetadataEntryR\x08metadata\x12;\n\x0bupdate_mask\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.FieldMaskR\nupdateMask\x12\x1d\n\nrequest_id\x18\x06 \x01(\tR\trequestId\x12+\n\x06\x62udget\x18\x14 \x01(\x0b\x32\x13.substrat.v1.BudgetR\x06\x62udget\x12\x34\n\x0btree_budget\x18\x15 \x01(\x0b\x32\x13.substrat.v1.BudgetR\ntreeBudget\x1a;\n\rMetadataEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\tR\x05value:\x02\x38\x01\"?\n\x13UpdateAgentResponse\x12(\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x12.substrat.v1.AgentR\x05\x61gent\"\xfe\x01\n\x12SendMessageRequest\x12\x14\n\x05\x61gent\x18\x01 \x01(\tR\x05\x61gent\x12\x12\n\x04text\x18\x02 \x01(\tR\x04text\x12\x17\n\x07no_wait\x18\x03 \x01(\x08R\x06noWait\x12I\n\x08metadata\x18\x04 \x03(\x0b\x32-.substrat.v1.SendMessageRequest.MetadataEntryR\x08metadata\x12\x1d\n\nrequest_id\x18\x05 \x01(\tR\trequestId\x1a;\n\rMetadataEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\tR\x05value:\x02\x38\x01\"\x9d\x01\n\x13SendMessageResponse\x12\x1d\n\nmessage_id\x18\x01 \x01(\tR\tmessageId\x12\x1a\n\x08\x61nswered\x18\x02 \x01(\x08R\x08\x61nswered\x12\x16\n\x06\x61nswer\x18\x03 \x01(\tR\x06\x61nswer\x12\x17\n\x07turn_id\x18\x04 \x01(\tR\x06turnId\x12\x1a\n\x08sequence\x18\x05 \x01(\x04R\x08sequence\"a\n\x11\x43\x61ncelTurnRequest\x12\x14\n\x05\x61gent\x18\x01 \x01(\tR\x05\x61gent\x12\x17\n\x07turn_id\x18\x02 \x01(\tR\x06turnId\x12\x1d\n\nrequest_id\x18\x03 \x01(\tR\trequestId\"-\n\x12\x43\x61ncelTurnResponse\x12\x17\n\x07turn_id\x18\x01 \x01(\tR\x06turnId\"C\n\x13InspectAgentRequest\x12\x14\n\x05\x61gent\x18\x01 \x01(\tR\x05\x61gent\x12\x16\n\x06recent\x18\x02 \x01(\x05R\x06recent\"\x9d\x03\n\x14InspectAgentResponse\x12(\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x12.substrat.v1.AgentR\x05\x61gent\x12%\n\x04turn\x18\x02 \x01(\x0b\x32\x11.substrat.v1.TurnR\x04turn\x12*\n\x05inbox\x18\x03 \x03(\x0b\x32\x14.substrat.v1.MessageR\x05inbox\x12.\n\x08\x63hildren\x18\x04 \x03(\x0b\x32\x12.substrat.v1.AgentR\x08\x63hildren\x12*\n\x06recent\x18\x05 \x03(\x0b\x32\x12.substrat.v1.EventR\x06recent\x12\x33\n\treminders\x18\x06 \x03(\x0b\x32\x15.substrat.v1.ReminderR\treminders\x12?\n\rsubscriptions\x18\x07 \x03(\x0b\x32\x19.substrat.v1.SubscriptionR\rsubscriptions\x12\x36\n\nmulticasts\x18\x08 \x03(\x0b\x32\x16.substrat.v1.MulticastR\nmulticasts\"G\n\x10GateAgentRequest\x12\x14\n\x05\x61gent\x18\x01 \x01(\tR\x05\x61gent\x12\x1d\n\nrequest_id\x18\x02 \x01(\tR\trequestId\"=\n\x11GateAgentResponse\x12(\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x12.substrat.v1.AgentR\x05\x61gent\"I\n\x12UngateAgentRequest\x12\x14\n\x05\x61gent\x18\x01 \x01(\tR\x05\x61gent\x12\x1d\n\nrequest_id\x18\x02 \x01(\tR\trequestId\"?\n\x13UngateAgentResponse\x12(\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x12.substrat.v1.AgentR\x05\x61gent\"H\n\x11PermitTurnRequest\x12\x14\n\x05\x61gent\x18\x01 \x01(\tR\x05\x61gent\x12\x1d\n\nrequest_id\x18\x02 \x01(\tR\trequestId\">\n\x12PermitTurnResponse\x12(\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x12.substrat.v1.AgentR\x05\x61gent\"j\n\x15TerminateAgentRequest\x12\x14\n\x05\x61gent\x18\x01 \x01(\tR\x05\x61gent\x12\x1c\n\trecursive\x18\x02 \x01(\x08R\trecursive\x12\x1d\n\nrequest_id\x18\x03 \x01(\tR\trequestId\"5\n\x16TerminateAgentResponse\x12\x1b\n\tagent_ids\x18\x01 \x03(\tR\x08\x61gentIds\"}\n\x10ListInboxRequest\x12\x1b\n\tpage_size\x18\x01 \x01(\x05R\x08pageSize\x12\x1d\n\npage_token\x18\x02 \x01(\tR\tpageToken\x12-\n\x04wait\x18\x03 \x01(\x0b\x32\x19.google.protobuf.DurationR\x04wait\"m\n\x11ListInboxResponse\x12\x30\n\x08messages\x18\x01 \x03(\x0b\x32\x14.substrat.v1.MessageR\x08messages\x12&\n\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"Q\n\x0f\x41\x63kInboxRequest\x12\x1f\n\x0bmessage_ids\x18\x01 \x03(\tR\nmessageIds\x12\x1d\n\nrequest_id\x18\x02 \x01(\tR\trequestId\",\n\x10\x41\x63kInboxResponse\x12\x18\n\x07removed\x18\x01 \x01(\x05R\x07removed2\x9d\x08\n\x0c\x41gentService\x12P\n\x0b\x43reateAgent\x12\x1f.substrat.v1.CreateAgentRequest\x1a .substrat.v1.CreateAgentResponse\x12G\n\x08GetAgent\x12\x1c.substrat.v1.GetAgentRequest\x1a\x1d.substrat.v1.GetAgentResponse\x12M\n\nListAgents\x12\x1e.substrat.v1.ListAgentsRequest\x1a\x1f.substrat.v1.ListAgentsResponse\x12P\n\x0bUpdateAgent\x12\x1f.substrat.v1.UpdateAgentRequest\x1a .substrat.v1.UpdateAgentResponse\x12P\n\x0bSendMessage\x12\x1f.substrat.v1.SendMessageRequest\x1a .substrat.v1.SendMessageResponse\x12M\n\nCancelTurn\x12\x1e.substrat.v1.CancelTurnRequest\x1a\x1f.substrat.v1.CancelTurnResponse\x12S\n\x0cInspectAgent\x12 .substrat.v1.InspectAgentRequest\x1a!.substrat.v1.InspectAgentResponse\x12J\n\tGateAgent\x12\x1d.substrat.v1.GateAgentRequest\x1a\x1e.substrat.v1.GateAgentResponse\x12P\n\x0bUngateAgent\x12\x1f.substrat.v1.UngateAgentRequest\x1a .substrat.v1.UngateAgentResponse\x12M\n\nPermitTurn\x12\x1e.substrat.v1.PermitTurnRequest\x1a\x1f.substrat.v1.PermitTurnResponse\x12Y\n\x0eTerminateAgent\x12\".substrat.v1.TerminateAgentRequest\x1a#.substrat.v1.TerminateAgentResponse\x12J\n\tListInbox\x12\x1d.substrat.v1.ListInboxRequest\x1a\x1e.substrat.v1.ListInboxResponse\x12G\n\x08\x41\x63kInbox\x12\x1c.substrat.v1.AckInboxRequest\x1a\x1d.substrat.v1.AckInboxResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fsubstrat/v1/agent_service.proto\x12\x0bsubstrat.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x17substrat/v1/agent.proto\x1a\x18substrat/v1/budget.proto\x1a\x17substrat/v1/event.proto\x1a\x1bsubstrat/v1/workspace.proto\"\xbf\x04\n\x12\x43reateAgentRequest\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n\x06parent\x18\x02 \x01(\tR\x06parent\x12\x1a\n\x08provider\x18\x03 \x01(\tR\x08provider\x12\x14\n\x05model\x18\x04 \x01(\tR\x05model\x12\"\n\x0cinstructions\x18\x05 \x01(\tR\x0cinstructions\x12\x12\n\x04role\x18\x06 \x01(\tR\x04role\x12\x1c\n\tworkspace\x18\x07 \x01(\tR\tworkspace\x12I\n\x08metadata\x18\x08 \x03(\x0b\x32-.substrat.v1.CreateAgentRequest.MetadataEntryR\x08metadata\x12\x1d\n\nrequest_id\x18\t \x01(\tR\trequestId\x12)\n\x10workspace_subdir\x18\n \x01(\tR\x0fworkspaceSubdir\x12@\n\x10workspace_access\x18\x0b \x01(\x0e\x32\x15.substrat.v1.LinkModeR\x0fworkspaceAccess\x12+\n\x06\x62udget\x18\x14 \x01(\x0b\x32\x13.substrat.v1.BudgetR\x06\x62udget\x12\x34\n\x0btree_budget\x18\x15 \x01(\x0b\x32\x13.substrat.v1.BudgetR\ntreeBudget\x1a;\n\rMetadataEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\tR\x05value:\x02\x38\x01\"?\n\x13\x43reateAgentResponse\x12(\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x12.substrat.v1.AgentR\x05\x61gent\"\'\n\x0fGetAgentRequest\x12\x14\n\x05\x61gent\x18\x01 \x01(\tR\x05\x61gent\"<\n\x10GetAgentResponse\x12(\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x12.substrat.v1.AgentR\x05\x61gent\"x\n\x11ListAgentsRequest\x12\x1b\n\tpage_size\x18\x01 \x01(\x05R\x08pageSize\x12\x1d\n\npage_token\x18\x02 \x01(\tR\tpageToken\x12\'\n\x0fshow_terminated\x18\x03 \x01(\x08R\x0eshowTerminated\"h\n\x12ListAgentsResponse\x12*\n\x06\x61gents\x18\x01 \x03(\x0b\x32\x12.substrat.v1.AgentR\x06\x61gents\x12&\n\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa9\x03\n\x12UpdateAgentRequest\x12\x14\n\x05\x61gent\x18\x01 \x01(\tR\x05\x61gent\x12\"\n\x0cinstructions\x18\x02 \x01(\tR\x0cinstructions\x12\x12\n\x04role\x18\x03 \x01(\tR\x04role\x12I\n\x08metadata\x18\x04 \x03(\x0b\x32-.substrat.v1.UpdateAgentRequest.MetadataEntryR\x08metadata\x12;\n\x0bupdate_mask\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.FieldMaskR\nupdateMask\x12\x1d\n\nrequest_id\x18\x06 \x01(\tR\trequestId\x12+\n\x06\x62udget\x18\x14 \x01(\x0b\x32\x13.substrat.v1.BudgetR\x06\x62udget\x12\x34\n\x0btree_budget\x18\x15 \x01(\x0b\x32\x13.substrat.v1.BudgetR\ntreeBudget\x1a;\n\rMetadataEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\tR\x05value:\x02\x38\x01\"?\n\x13UpdateAgentResponse\x12(\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x12.substrat.v1.AgentR\x05\x61gent\"\xfe\x01\n\x12SendMessageRequest\x12\x14\n\x05\x61gent\x18\x01 \x01(\tR\x05\x61gent\x12\x12\n\x04text\x18\x02 \x01(\tR\x04text\x12\x17\n\x07no_wait\x18\x03 \x01(\x08R\x06noWait\x12I\n\x08metadata\x18\x04 \x03(\x0b\x32-.substrat.v1.SendMessageRequest.MetadataEntryR\x08metadata\x12\x1d\n\nrequest_id\x18\x05 \x01(\tR\trequestId\x1a;\n\rMetadataEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\tR\x05value:\x02\x38\x01\"\x9d\x01\n\x13SendMessageResponse\x12\x1d\n\nmessage_id\x18\x01 \x01(\tR\tmessageId\x12\x1a\n\x08\x61nswered\x18\x02 \x01(\x08R\x08\x61nswered\x12\x16\n\x06\x61nswer\x18\x03 \x01(\tR\x06\x61nswer\x12\x17\n\x07turn_id\x18\x04 \x01(\tR\x06turnId\x12\x1a\n\x08sequence\x18\x05 \x01(\x04R\x08sequence\"a\n\x11\x43\x61ncelTurnRequest\x12\x14\n\x05\x61gent\x18\x01 \x01(\tR\x05\x61gent\x12\x17\n\x07turn_id\x18\x02 \x01(\tR\x06turnId\x12\x1d\n\nrequest_id\x18\x03 \x01(\tR\trequestId\"-\n\x12\x43\x61ncelTurnResponse\x12\x17\n\x07turn_id\x18\x01 \x01(\tR\x06turnId\"C\n\x13InspectAgentRequest\x12\x14\n\x05\x61gent\x18\x01 \x01(\tR\x05\x61gent\x12\x16\n\x06recent\x18\x02 \x01(\x05R\x06recent\"\x9d\x03\n\x14InspectAgentResponse\x12(\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x12.substrat.v1.AgentR\x05\x61gent\x12%\n\x04turn\x18\x02 \x01(\x0b\x32\x11.substrat.v1.TurnR\x04turn\x12*\n\x05inbox\x18\x03 \x03(\x0b\x32\x14.substrat.v1.MessageR\x05inbox\x12.\n\x08\x63hildren\x18\x04 \x03(\x0b\x32\x12.substrat.v1.AgentR\x08\x63hildren\x12*\n\x06recent\x18\x05 \x03(\x0b\x32\x12.substrat.v1.EventR\x06recent\x12\x33\n\treminders\x18\x06 \x03(\x0b\x32\x15.substrat.v1.ReminderR\treminders\x12?\n\rsubscriptions\x18\x07 \x03(\x0b\x32\x19.substrat.v1.SubscriptionR\rsubscriptions\x12\x36\n\nmulticasts\x18\x08 \x03(\x0b\x32\x16.substrat.v1.MulticastR\nmulticasts\"G\n\x10GateAgentRequest\x12\x14\n\x05\x61gent\x18\x01 \x01(\tR\x05\x61gent\x12\x1d\n\nrequest_id\x18\x02 \x01(\tR\trequestId\"=\n\x11GateAgentResponse\x12(\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x12.substrat.v1.AgentR\x05\x61gent\"I\n\x12UngateAgentRequest\x12\x14\n\x05\x61gent\x18\x01 \x01(\tR\x05\x61gent\x12\x1d\n\nrequest_id\x18\x02 \x01(\tR\trequestId\"?\n\x13UngateAgentResponse\x12(\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x12.substrat.v1.AgentR\x05\x61gent\"H\n\x11PermitTurnRequest\x12\x14\n\x05\x61gent\x18\x01 \x01(\tR\x05\x61gent\x12\x1d\n\nrequest_id\x18\x02 \x01(\tR\trequestId\">\n\x12PermitTurnResponse\x12(\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x12.substrat.v1.AgentR\x05\x61gent\"j\n\x15TerminateAgentRequest\x12\x14\n\x05\x61gent\x18\x01 \x01(\tR\x05\x61gent\x12\x1c\n\trecursive\x18\x02 \x01(\x08R\trecursive\x12\x1d\n\nrequest_id\x18\x03 \x01(\tR\trequestId\"5\n\x16TerminateAgentResponse\x12\x1b\n\tagent_ids\x18\x01 \x03(\tR\x08\x61gentIds\"}\n\x10ListInboxRequest\x12\x1b\n\tpage_size\x18\x01 \x01(\x05R\x08pageSize\x12\x1d\n\npage_token\x18\x02 \x01(\tR\tpageToken\x12-\n\x04wait\x18\x03 \x01(\x0b\x32\x19.google.protobuf.DurationR\x04wait\"m\n\x11ListInboxResponse\x12\x30\n\x08messages\x18\x01 \x03(\x0b\x32\x14.substrat.v1.MessageR\x08messages\x12&\n\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"Q\n\x0f\x41\x63kInboxRequest\x12\x1f\n\x0bmessage_ids\x18\x01 \x03(\tR\nmessageIds\x12\x1d\n\nrequest_id\x18\x02 \x01(\tR\trequestId\",\n\x10\x41\x63kInboxResponse\x12\x18\n\x07removed\x18\x01 \x01(\x05R\x07removed2\x9d\x08\n\x0c\x41gentService\x12P\n\x0b\x43reateAgent\x12\x1f.substrat.v1.CreateAgentRequest\x1a .substrat.v1.CreateAgentResponse\x12G\n\x08GetAgent\x12\x1c.substrat.v1.GetAgentRequest\x1a\x1d.substrat.v1.GetAgentResponse\x12M\n\nListAgents\x12\x1e.substrat.v1.ListAgentsRequest\x1a\x1f.substrat.v1.ListAgentsResponse\x12P\n\x0bUpdateAgent\x12\x1f.substrat.v1.UpdateAgentRequest\x1a .substrat.v1.UpdateAgentResponse\x12P\n\x0bSendMessage\x12\x1f.substrat.v1.SendMessageRequest\x1a .substrat.v1.SendMessageResponse\x12M\n\nCancelTurn\x12\x1e.substrat.v1.CancelTurnRequest\x1a\x1f.substrat.v1.CancelTurnResponse\x12S\n\x0cInspectAgent\x12 .substrat.v1.InspectAgentRequest\x1a!.substrat.v1.InspectAgentResponse\x12J\n\tGateAgent\x12\x1d.substrat.v1.GateAgentRequest\x1a\x1e.substrat.v1.GateAgentResponse\x12P\n\x0bUngateAgent\x12\x1f.substrat.v1.UngateAgentRequest\x1a .substrat.v1.UngateAgentResponse\x12M\n\nPermitTurn\x12\x1e.substrat.v1.PermitTurnRequest\x1a\x1f.substrat.v1.PermitTurnResponse\x12Y\n\x0eTerminateAgent\x12\".substrat.v1.TerminateAgentRequest\x1a#.substrat.v1.TerminateAgentResponse\x12J\n\tListInbox\x12\x1d.substrat.v1.ListInboxRequest\x1a\x1e.substrat.v1.ListInboxResponse\x12G\n\x08\x41\x63kInbox\x12\x1c.substrat.v1.AckInboxRequest\x1a\x1d.substrat.v1.AckInboxResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,64 +43,64 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_UPDATEAGENTREQUEST_METADATAENTRY']._serialized_options = b'8\001'
   _globals['_SENDMESSAGEREQUEST_METADATAENTRY']._loaded_options = None
   _globals['_SENDMESSAGEREQUEST_METADATAENTRY']._serialized_options = b'8\001'
-  _globals['_CREATEAGENTREQUEST']._serialized_start=191
-  _globals['_CREATEAGENTREQUEST']._serialized_end=700
-  _globals['_CREATEAGENTREQUEST_METADATAENTRY']._serialized_start=641
-  _globals['_CREATEAGENTREQUEST_METADATAENTRY']._serialized_end=700
-  _globals['_CREATEAGENTRESPONSE']._serialized_start=702
-  _globals['_CREATEAGENTRESPONSE']._serialized_end=765
-  _globals['_GETAGENTREQUEST']._serialized_start=767
-  _globals['_GETAGENTREQUEST']._serialized_end=806
-  _globals['_GETAGENTRESPONSE']._serialized_start=808
-  _globals['_GETAGENTRESPONSE']._serialized_end=868
-  _globals['_LISTAGENTSREQUEST']._serialized_start=870
-  _globals['_LISTAGENTSREQUEST']._serialized_end=990
-  _globals['_LISTAGENTSRESPONSE']._serialized_start=992
-  _globals['_LISTAGENTSRESPONSE']._serialized_end=1096
-  _globals['_UPDATEAGENTREQUEST']._serialized_start=1099
-  _globals['_UPDATEAGENTREQUEST']._serialized_end=1524
-  _globals['_UPDATEAGENTREQUEST_METADATAENTRY']._serialized_start=641
-  _globals['_UPDATEAGENTREQUEST_METADATAENTRY']._serialized_end=700
-  _globals['_UPDATEAGENTRESPONSE']._serialized_start=1526
-  _globals['_UPDATEAGENTRESPONSE']._serialized_end=1589
-  _globals['_SENDMESSAGEREQUEST']._serialized_start=1592
-  _globals['_SENDMESSAGEREQUEST']._serialized_end=1846
-  _globals['_SENDMESSAGEREQUEST_METADATAENTRY']._serialized_start=641
-  _globals['_SENDMESSAGEREQUEST_METADATAENTRY']._serialized_end=700
-  _globals['_SENDMESSAGERESPONSE']._serialized_start=1849
-  _globals['_SENDMESSAGERESPONSE']._serialized_end=2006
-  _globals['_CANCELTURNREQUEST']._serialized_start=2008
-  _globals['_CANCELTURNREQUEST']._serialized_end=2105
-  _globals['_CANCELTURNRESPONSE']._serialized_start=2107
-  _globals['_CANCELTURNRESPONSE']._serialized_end=2152
-  _globals['_INSPECTAGENTREQUEST']._serialized_start=2154
-  _globals['_INSPECTAGENTREQUEST']._serialized_end=2221
-  _globals['_INSPECTAGENTRESPONSE']._serialized_start=2224
-  _globals['_INSPECTAGENTRESPONSE']._serialized_end=2637
-  _globals['_GATEAGENTREQUEST']._serialized_start=2639
-  _globals['_GATEAGENTREQUEST']._serialized_end=2710
-  _globals['_GATEAGENTRESPONSE']._serialized_start=2712
-  _globals['_GATEAGENTRESPONSE']._serialized_end=2773
-  _globals['_UNGATEAGENTREQUEST']._serialized_start=2775
-  _globals['_UNGATEAGENTREQUEST']._serialized_end=2848
-  _globals['_UNGATEAGENTRESPONSE']._serialized_start=2850
-  _globals['_UNGATEAGENTRESPONSE']._serialized_end=2913
-  _globals['_PERMITTURNREQUEST']._serialized_start=2915
-  _globals['_PERMITTURNREQUEST']._serialized_end=2987
-  _globals['_PERMITTURNRESPONSE']._serialized_start=2989
-  _globals['_PERMITTURNRESPONSE']._serialized_end=3051
-  _globals['_TERMINATEAGENTREQUEST']._serialized_start=3053
-  _globals['_TERMINATEAGENTREQUEST']._serialized_end=3159
-  _globals['_TERMINATEAGENTRESPONSE']._serialized_start=3161
-  _globals['_TERMINATEAGENTRESPONSE']._serialized_end=3214
-  _globals['_LISTINBOXREQUEST']._serialized_start=3216
-  _globals['_LISTINBOXREQUEST']._serialized_end=3341
-  _globals['_LISTINBOXRESPONSE']._serialized_start=3343
-  _globals['_LISTINBOXRESPONSE']._serialized_end=3452
-  _globals['_ACKINBOXREQUEST']._serialized_start=3454
-  _globals['_ACKINBOXREQUEST']._serialized_end=3535
-  _globals['_ACKINBOXRESPONSE']._serialized_start=3537
-  _globals['_ACKINBOXRESPONSE']._serialized_end=3581
-  _globals['_AGENTSERVICE']._serialized_start=3584
-  _globals['_AGENTSERVICE']._serialized_end=4637
+  _globals['_CREATEAGENTREQUEST']._serialized_start=220
+  _globals['_CREATEAGENTREQUEST']._serialized_end=795
+  _globals['_CREATEAGENTREQUEST_METADATAENTRY']._serialized_start=736
+  _globals['_CREATEAGENTREQUEST_METADATAENTRY']._serialized_end=795
+  _globals['_CREATEAGENTRESPONSE']._serialized_start=797
+  _globals['_CREATEAGENTRESPONSE']._serialized_end=860
+  _globals['_GETAGENTREQUEST']._serialized_start=862
+  _globals['_GETAGENTREQUEST']._serialized_end=901
+  _globals['_GETAGENTRESPONSE']._serialized_start=903
+  _globals['_GETAGENTRESPONSE']._serialized_end=963
+  _globals['_LISTAGENTSREQUEST']._serialized_start=965
+  _globals['_LISTAGENTSREQUEST']._serialized_end=1085
+  _globals['_LISTAGENTSRESPONSE']._serialized_start=1087
+  _globals['_LISTAGENTSRESPONSE']._serialized_end=1191
+  _globals['_UPDATEAGENTREQUEST']._serialized_start=1194
+  _globals['_UPDATEAGENTREQUEST']._serialized_end=1619
+  _globals['_UPDATEAGENTREQUEST_METADATAENTRY']._serialized_start=736
+  _globals['_UPDATEAGENTREQUEST_METADATAENTRY']._serialized_end=795
+  _globals['_UPDATEAGENTRESPONSE']._serialized_start=1621
+  _globals['_UPDATEAGENTRESPONSE']._serialized_end=1684
+  _globals['_SENDMESSAGEREQUEST']._serialized_start=1687
+  _globals['_SENDMESSAGEREQUEST']._serialized_end=1941
+  _globals['_SENDMESSAGEREQUEST_METADATAENTRY']._serialized_start=736
+  _globals['_SENDMESSAGEREQUEST_METADATAENTRY']._serialized_end=795
+  _globals['_SENDMESSAGERESPONSE']._serialized_start=1944
+  _globals['_SENDMESSAGERESPONSE']._serialized_end=2101
+  _globals['_CANCELTURNREQUEST']._serialized_start=2103
+  _globals['_CANCELTURNREQUEST']._serialized_end=2200
+  _globals['_CANCELTURNRESPONSE']._serialized_start=2202
+  _globals['_CANCELTURNRESPONSE']._serialized_end=2247
+  _globals['_INSPECTAGENTREQUEST']._serialized_start=2249
+  _globals['_INSPECTAGENTREQUEST']._serialized_end=2316
+  _globals['_INSPECTAGENTRESPONSE']._serialized_start=2319
+  _globals['_INSPECTAGENTRESPONSE']._serialized_end=2732
+  _globals['_GATEAGENTREQUEST']._serialized_start=2734
+  _globals['_GATEAGENTREQUEST']._serialized_end=2805
+  _globals['_GATEAGENTRESPONSE']._serialized_start=2807
+  _globals['_GATEAGENTRESPONSE']._serialized_end=2868
+  _globals['_UNGATEAGENTREQUEST']._serialized_start=2870
+  _globals['_UNGATEAGENTREQUEST']._serialized_end=2943
+  _globals['_UNGATEAGENTRESPONSE']._serialized_start=2945
+  _globals['_UNGATEAGENTRESPONSE']._serialized_end=3008
+  _globals['_PERMITTURNREQUEST']._serialized_start=3010
+  _globals['_PERMITTURNREQUEST']._serialized_end=3082
+  _globals['_PERMITTURNRESPONSE']._serialized_start=3084
+  _globals['_PERMITTURNRESPONSE']._serialized_end=3146
+  _globals['_TERMINATEAGENTREQUEST']._serialized_start=3148
+  _globals['_TERMINATEAGENTREQUEST']._serialized_end=3254
+  _globals['_TERMINATEAGENTRESPONSE']._serialized_start=3256
+  _globals['_TERMINATEAGENTRESPONSE']._serialized_end=3309
+  _globals['_LISTINBOXREQUEST']._serialized_start=3311
+  _globals['_LISTINBOXREQUEST']._serialized_end=3436
+  _globals['_LISTINBOXRESPONSE']._serialized_start=3438
+  _globals['_LISTINBOXRESPONSE']._serialized_end=3547
+  _globals['_ACKINBOXREQUEST']._serialized_start=3549
+  _globals['_ACKINBOXREQUEST']._serialized_end=3630
+  _globals['_ACKINBOXRESPONSE']._serialized_start=3632
+  _globals['_ACKINBOXRESPONSE']._serialized_end=3676
+  _globals['_AGENTSERVICE']._serialized_start=3679
+  _globals['_AGENTSERVICE']._serialized_end=4732
 # @@protoc_insertion_point(module_scope)

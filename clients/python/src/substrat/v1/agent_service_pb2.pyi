@@ -5,6 +5,7 @@ from google.protobuf import field_mask_pb2 as _field_mask_pb2
 from substrat.v1 import agent_pb2 as _agent_pb2
 from substrat.v1 import budget_pb2 as _budget_pb2
 from substrat.v1 import event_pb2 as _event_pb2
+from substrat.v1 import workspace_pb2 as _workspace_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -14,7 +15,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class CreateAgentRequest(_message.Message):
-    __slots__ = ("name", "parent", "provider", "model", "instructions", "role", "workspace", "metadata", "request_id", "workspace_subdir", "budget", "tree_budget")
+    __slots__ = ("name", "parent", "provider", "model", "instructions", "role", "workspace", "metadata", "request_id", "workspace_subdir", "workspace_access", "budget", "tree_budget")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -32,6 +33,7 @@ class CreateAgentRequest(_message.Message):
     METADATA_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     WORKSPACE_SUBDIR_FIELD_NUMBER: _ClassVar[int]
+    WORKSPACE_ACCESS_FIELD_NUMBER: _ClassVar[int]
     BUDGET_FIELD_NUMBER: _ClassVar[int]
     TREE_BUDGET_FIELD_NUMBER: _ClassVar[int]
     name: str
@@ -44,9 +46,10 @@ class CreateAgentRequest(_message.Message):
     metadata: _containers.ScalarMap[str, str]
     request_id: str
     workspace_subdir: str
+    workspace_access: _workspace_pb2.LinkMode
     budget: _budget_pb2.Budget
     tree_budget: _budget_pb2.Budget
-    def __init__(self, name: _Optional[str] = ..., parent: _Optional[str] = ..., provider: _Optional[str] = ..., model: _Optional[str] = ..., instructions: _Optional[str] = ..., role: _Optional[str] = ..., workspace: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., request_id: _Optional[str] = ..., workspace_subdir: _Optional[str] = ..., budget: _Optional[_Union[_budget_pb2.Budget, _Mapping]] = ..., tree_budget: _Optional[_Union[_budget_pb2.Budget, _Mapping]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., parent: _Optional[str] = ..., provider: _Optional[str] = ..., model: _Optional[str] = ..., instructions: _Optional[str] = ..., role: _Optional[str] = ..., workspace: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., request_id: _Optional[str] = ..., workspace_subdir: _Optional[str] = ..., workspace_access: _Optional[_Union[_workspace_pb2.LinkMode, str]] = ..., budget: _Optional[_Union[_budget_pb2.Budget, _Mapping]] = ..., tree_budget: _Optional[_Union[_budget_pb2.Budget, _Mapping]] = ...) -> None: ...
 
 class CreateAgentResponse(_message.Message):
     __slots__ = ("agent",)

@@ -3,6 +3,7 @@ import datetime
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
@@ -10,8 +11,19 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class SandboxPolicy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SANDBOX_POLICY_UNSPECIFIED: _ClassVar[SandboxPolicy]
+    SANDBOX_POLICY_REQUIRED: _ClassVar[SandboxPolicy]
+    SANDBOX_POLICY_PREFERRED: _ClassVar[SandboxPolicy]
+    SANDBOX_POLICY_OFF: _ClassVar[SandboxPolicy]
+SANDBOX_POLICY_UNSPECIFIED: SandboxPolicy
+SANDBOX_POLICY_REQUIRED: SandboxPolicy
+SANDBOX_POLICY_PREFERRED: SandboxPolicy
+SANDBOX_POLICY_OFF: SandboxPolicy
+
 class Daemon(_message.Message):
-    __slots__ = ("version", "pid", "start_time", "home", "agent_count", "busy_count", "waiting_count", "queued_count", "session_count", "workspace_count", "inbox_size", "journal", "recovery", "draining")
+    __slots__ = ("version", "pid", "start_time", "home", "agent_count", "busy_count", "waiting_count", "queued_count", "session_count", "workspace_count", "inbox_size", "journal", "recovery", "draining", "sandbox")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     START_TIME_FIELD_NUMBER: _ClassVar[int]
@@ -26,6 +38,7 @@ class Daemon(_message.Message):
     JOURNAL_FIELD_NUMBER: _ClassVar[int]
     RECOVERY_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
+    SANDBOX_FIELD_NUMBER: _ClassVar[int]
     version: str
     pid: int
     start_time: _timestamp_pb2.Timestamp
@@ -40,7 +53,22 @@ class Daemon(_message.Message):
     journal: Journal
     recovery: RecoveryReport
     draining: bool
-    def __init__(self, version: _Optional[str] = ..., pid: _Optional[int] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., home: _Optional[str] = ..., agent_count: _Optional[int] = ..., busy_count: _Optional[int] = ..., waiting_count: _Optional[int] = ..., queued_count: _Optional[int] = ..., session_count: _Optional[int] = ..., workspace_count: _Optional[int] = ..., inbox_size: _Optional[int] = ..., journal: _Optional[_Union[Journal, _Mapping]] = ..., recovery: _Optional[_Union[RecoveryReport, _Mapping]] = ..., draining: _Optional[bool] = ...) -> None: ...
+    sandbox: Sandbox
+    def __init__(self, version: _Optional[str] = ..., pid: _Optional[int] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., home: _Optional[str] = ..., agent_count: _Optional[int] = ..., busy_count: _Optional[int] = ..., waiting_count: _Optional[int] = ..., queued_count: _Optional[int] = ..., session_count: _Optional[int] = ..., workspace_count: _Optional[int] = ..., inbox_size: _Optional[int] = ..., journal: _Optional[_Union[Journal, _Mapping]] = ..., recovery: _Optional[_Union[RecoveryReport, _Mapping]] = ..., draining: _Optional[bool] = ..., sandbox: _Optional[_Union[Sandbox, _Mapping]] = ...) -> None: ...
+
+class Sandbox(_message.Message):
+    __slots__ = ("policy", "in_force", "reason", "bubblewrap_version", "limits")
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    IN_FORCE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    BUBBLEWRAP_VERSION_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    policy: SandboxPolicy
+    in_force: bool
+    reason: str
+    bubblewrap_version: str
+    limits: str
+    def __init__(self, policy: _Optional[_Union[SandboxPolicy, str]] = ..., in_force: _Optional[bool] = ..., reason: _Optional[str] = ..., bubblewrap_version: _Optional[str] = ..., limits: _Optional[str] = ...) -> None: ...
 
 class Journal(_message.Message):
     __slots__ = ("durable_sequence", "checkpoint_sequence", "segment_count", "tail_bytes", "commit_count", "full")

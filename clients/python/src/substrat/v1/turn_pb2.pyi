@@ -88,7 +88,7 @@ class CrashPoint(_message.Message):
     def __init__(self, stage: _Optional[str] = ..., recovery: _Optional[str] = ..., agent: _Optional[str] = ...) -> None: ...
 
 class ExecutionRecord(_message.Message):
-    __slots__ = ("header", "envelope", "router_decision", "events", "omitted_event_count", "final_response", "hash_match", "turn", "envelope_json")
+    __slots__ = ("header", "envelope", "router_decision", "events", "omitted_event_count", "final_response", "hash_match", "turn", "envelope_json", "processes")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     ENVELOPE_FIELD_NUMBER: _ClassVar[int]
     ROUTER_DECISION_FIELD_NUMBER: _ClassVar[int]
@@ -98,6 +98,7 @@ class ExecutionRecord(_message.Message):
     HASH_MATCH_FIELD_NUMBER: _ClassVar[int]
     TURN_FIELD_NUMBER: _ClassVar[int]
     ENVELOPE_JSON_FIELD_NUMBER: _ClassVar[int]
+    PROCESSES_FIELD_NUMBER: _ClassVar[int]
     header: ExecutionHeader
     envelope: _struct_pb2.Struct
     router_decision: RouterDecision
@@ -107,7 +108,32 @@ class ExecutionRecord(_message.Message):
     hash_match: HashMatch
     turn: TurnSummary
     envelope_json: str
-    def __init__(self, header: _Optional[_Union[ExecutionHeader, _Mapping]] = ..., envelope: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., router_decision: _Optional[_Union[RouterDecision, _Mapping]] = ..., events: _Optional[_Iterable[_Union[ExecutionEvent, _Mapping]]] = ..., omitted_event_count: _Optional[int] = ..., final_response: _Optional[_Union[FinalResponse, _Mapping]] = ..., hash_match: _Optional[_Union[HashMatch, str]] = ..., turn: _Optional[_Union[TurnSummary, _Mapping]] = ..., envelope_json: _Optional[str] = ...) -> None: ...
+    processes: ProcessReport
+    def __init__(self, header: _Optional[_Union[ExecutionHeader, _Mapping]] = ..., envelope: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., router_decision: _Optional[_Union[RouterDecision, _Mapping]] = ..., events: _Optional[_Iterable[_Union[ExecutionEvent, _Mapping]]] = ..., omitted_event_count: _Optional[int] = ..., final_response: _Optional[_Union[FinalResponse, _Mapping]] = ..., hash_match: _Optional[_Union[HashMatch, str]] = ..., turn: _Optional[_Union[TurnSummary, _Mapping]] = ..., envelope_json: _Optional[str] = ..., processes: _Optional[_Union[ProcessReport, _Mapping]] = ...) -> None: ...
+
+class ProcessReport(_message.Message):
+    __slots__ = ("stderr", "stderr_bytes", "exits", "limits", "unsandboxed")
+    STDERR_FIELD_NUMBER: _ClassVar[int]
+    STDERR_BYTES_FIELD_NUMBER: _ClassVar[int]
+    EXITS_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    UNSANDBOXED_FIELD_NUMBER: _ClassVar[int]
+    stderr: str
+    stderr_bytes: int
+    exits: _containers.RepeatedCompositeFieldContainer[ProcessExit]
+    limits: _containers.RepeatedScalarFieldContainer[str]
+    unsandboxed: str
+    def __init__(self, stderr: _Optional[str] = ..., stderr_bytes: _Optional[int] = ..., exits: _Optional[_Iterable[_Union[ProcessExit, _Mapping]]] = ..., limits: _Optional[_Iterable[str]] = ..., unsandboxed: _Optional[str] = ...) -> None: ...
+
+class ProcessExit(_message.Message):
+    __slots__ = ("pid", "status", "reason")
+    PID_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    pid: int
+    status: str
+    reason: str
+    def __init__(self, pid: _Optional[int] = ..., status: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class ExecutionHeader(_message.Message):
     __slots__ = ("execution_id", "created_utc", "envelope_hash", "replayable", "reason")

@@ -22,40 +22,57 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import field_mask_pb2 as google_dot_protobuf_dot_field__mask__pb2
 from substrat.v1 import workspace_pb2 as substrat_dot_v1_dot_workspace__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#substrat/v1/workspace_service.proto\x12\x0bsubstrat.v1\x1a\x1bsubstrat/v1/workspace.proto\"c\n\x16\x43reateWorkspaceRequest\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n\x06parent\x18\x02 \x01(\tR\x06parent\x12\x1d\n\nrequest_id\x18\x03 \x01(\tR\trequestId\"O\n\x17\x43reateWorkspaceResponse\x12\x34\n\tworkspace\x18\x01 \x01(\x0b\x32\x16.substrat.v1.WorkspaceR\tworkspace\"3\n\x13GetWorkspaceRequest\x12\x1c\n\tworkspace\x18\x01 \x01(\tR\tworkspace\"L\n\x14GetWorkspaceResponse\x12\x34\n\tworkspace\x18\x01 \x01(\x0b\x32\x16.substrat.v1.WorkspaceR\tworkspace\"S\n\x15ListWorkspacesRequest\x12\x1b\n\tpage_size\x18\x01 \x01(\x05R\x08pageSize\x12\x1d\n\npage_token\x18\x02 \x01(\tR\tpageToken\"x\n\x16ListWorkspacesResponse\x12\x36\n\nworkspaces\x18\x01 \x03(\x0b\x32\x16.substrat.v1.WorkspaceR\nworkspaces\x12&\n\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xba\x01\n\x14LinkDirectoryRequest\x12\x1c\n\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x1b\n\thost_path\x18\x02 \x01(\tR\x08hostPath\x12\x1d\n\nmount_path\x18\x03 \x01(\tR\tmountPath\x12)\n\x04mode\x18\x04 \x01(\x0e\x32\x15.substrat.v1.LinkModeR\x04mode\x12\x1d\n\nrequest_id\x18\x05 \x01(\tR\trequestId\"M\n\x15LinkDirectoryResponse\x12\x34\n\tworkspace\x18\x01 \x01(\x0b\x32\x16.substrat.v1.WorkspaceR\tworkspace\"t\n\x16UnlinkDirectoryRequest\x12\x1c\n\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x1d\n\nmount_path\x18\x02 \x01(\tR\tmountPath\x12\x1d\n\nrequest_id\x18\x03 \x01(\tR\trequestId\"O\n\x17UnlinkDirectoryResponse\x12\x34\n\tworkspace\x18\x01 \x01(\x0b\x32\x16.substrat.v1.WorkspaceR\tworkspace\"U\n\x16\x44\x65leteWorkspaceRequest\x12\x1c\n\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x1d\n\nrequest_id\x18\x02 \x01(\tR\trequestId\"<\n\x17\x44\x65leteWorkspaceResponse\x12!\n\x0cworkspace_id\x18\x01 \x01(\tR\x0bworkspaceId2\xb4\x04\n\x10WorkspaceService\x12\\\n\x0f\x43reateWorkspace\x12#.substrat.v1.CreateWorkspaceRequest\x1a$.substrat.v1.CreateWorkspaceResponse\x12S\n\x0cGetWorkspace\x12 .substrat.v1.GetWorkspaceRequest\x1a!.substrat.v1.GetWorkspaceResponse\x12Y\n\x0eListWorkspaces\x12\".substrat.v1.ListWorkspacesRequest\x1a#.substrat.v1.ListWorkspacesResponse\x12V\n\rLinkDirectory\x12!.substrat.v1.LinkDirectoryRequest\x1a\".substrat.v1.LinkDirectoryResponse\x12\\\n\x0fUnlinkDirectory\x12#.substrat.v1.UnlinkDirectoryRequest\x1a$.substrat.v1.UnlinkDirectoryResponse\x12\\\n\x0f\x44\x65leteWorkspace\x12#.substrat.v1.DeleteWorkspaceRequest\x1a$.substrat.v1.DeleteWorkspaceResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#substrat/v1/workspace_service.proto\x12\x0bsubstrat.v1\x1a google/protobuf/field_mask.proto\x1a\x1bsubstrat/v1/workspace.proto\"\xd8\x02\n\x16\x43reateWorkspaceRequest\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n\x06parent\x18\x02 \x01(\tR\x06parent\x12\x1d\n\nrequest_id\x18\x03 \x01(\tR\trequestId\x12\x18\n\x07network\x18\x04 \x01(\x08R\x07network\x12>\n\x03\x65nv\x18\x05 \x03(\x0b\x32,.substrat.v1.CreateWorkspaceRequest.EnvEntryR\x03\x65nv\x12\x34\n\x06limits\x18\x06 \x01(\x0b\x32\x1c.substrat.v1.WorkspaceLimitsR\x06limits\x12+\n\x03git\x18\x07 \x01(\x0b\x32\x19.substrat.v1.WorkspaceGitR\x03git\x1a\x36\n\x08\x45nvEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\tR\x05value:\x02\x38\x01\"O\n\x17\x43reateWorkspaceResponse\x12\x34\n\tworkspace\x18\x01 \x01(\x0b\x32\x16.substrat.v1.WorkspaceR\tworkspace\"\xc1\x01\n\x11\x43reateViewRequest\x12\x1c\n\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x12\n\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n\x06subdir\x18\x03 \x01(\tR\x06subdir\x12)\n\x04mode\x18\x04 \x01(\x0e\x32\x15.substrat.v1.LinkModeR\x04mode\x12\x18\n\x07network\x18\x05 \x01(\x08R\x07network\x12\x1d\n\nrequest_id\x18\x06 \x01(\tR\trequestId\"J\n\x12\x43reateViewResponse\x12\x34\n\tworkspace\x18\x01 \x01(\x0b\x32\x16.substrat.v1.WorkspaceR\tworkspace\"\xf7\x02\n\x16UpdateWorkspaceRequest\x12\x1c\n\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x18\n\x07network\x18\x02 \x01(\x08R\x07network\x12>\n\x03\x65nv\x18\x03 \x03(\x0b\x32,.substrat.v1.UpdateWorkspaceRequest.EnvEntryR\x03\x65nv\x12\x1b\n\tunset_env\x18\x04 \x03(\tR\x08unsetEnv\x12\x34\n\x06limits\x18\x05 \x01(\x0b\x32\x1c.substrat.v1.WorkspaceLimitsR\x06limits\x12;\n\x0bupdate_mask\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.FieldMaskR\nupdateMask\x12\x1d\n\nrequest_id\x18\x07 \x01(\tR\trequestId\x1a\x36\n\x08\x45nvEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\tR\x05value:\x02\x38\x01\"O\n\x17UpdateWorkspaceResponse\x12\x34\n\tworkspace\x18\x01 \x01(\x0b\x32\x16.substrat.v1.WorkspaceR\tworkspace\"3\n\x13GetWorkspaceRequest\x12\x1c\n\tworkspace\x18\x01 \x01(\tR\tworkspace\"L\n\x14GetWorkspaceResponse\x12\x34\n\tworkspace\x18\x01 \x01(\x0b\x32\x16.substrat.v1.WorkspaceR\tworkspace\"S\n\x15ListWorkspacesRequest\x12\x1b\n\tpage_size\x18\x01 \x01(\x05R\x08pageSize\x12\x1d\n\npage_token\x18\x02 \x01(\tR\tpageToken\"x\n\x16ListWorkspacesResponse\x12\x36\n\nworkspaces\x18\x01 \x03(\x0b\x32\x16.substrat.v1.WorkspaceR\nworkspaces\x12&\n\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xba\x01\n\x14LinkDirectoryRequest\x12\x1c\n\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x1b\n\thost_path\x18\x02 \x01(\tR\x08hostPath\x12\x1d\n\nmount_path\x18\x03 \x01(\tR\tmountPath\x12)\n\x04mode\x18\x04 \x01(\x0e\x32\x15.substrat.v1.LinkModeR\x04mode\x12\x1d\n\nrequest_id\x18\x05 \x01(\tR\trequestId\"M\n\x15LinkDirectoryResponse\x12\x34\n\tworkspace\x18\x01 \x01(\x0b\x32\x16.substrat.v1.WorkspaceR\tworkspace\"t\n\x16UnlinkDirectoryRequest\x12\x1c\n\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x1d\n\nmount_path\x18\x02 \x01(\tR\tmountPath\x12\x1d\n\nrequest_id\x18\x03 \x01(\tR\trequestId\"O\n\x17UnlinkDirectoryResponse\x12\x34\n\tworkspace\x18\x01 \x01(\x0b\x32\x16.substrat.v1.WorkspaceR\tworkspace\"k\n\x16\x44\x65leteWorkspaceRequest\x12\x1c\n\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x1d\n\nrequest_id\x18\x02 \x01(\tR\trequestId\x12\x14\n\x05\x66orce\x18\x03 \x01(\x08R\x05\x66orce\"<\n\x17\x44\x65leteWorkspaceResponse\x12!\n\x0cworkspace_id\x18\x01 \x01(\tR\x0bworkspaceId2\xe1\x05\n\x10WorkspaceService\x12\\\n\x0f\x43reateWorkspace\x12#.substrat.v1.CreateWorkspaceRequest\x1a$.substrat.v1.CreateWorkspaceResponse\x12M\n\nCreateView\x12\x1e.substrat.v1.CreateViewRequest\x1a\x1f.substrat.v1.CreateViewResponse\x12\\\n\x0fUpdateWorkspace\x12#.substrat.v1.UpdateWorkspaceRequest\x1a$.substrat.v1.UpdateWorkspaceResponse\x12S\n\x0cGetWorkspace\x12 .substrat.v1.GetWorkspaceRequest\x1a!.substrat.v1.GetWorkspaceResponse\x12Y\n\x0eListWorkspaces\x12\".substrat.v1.ListWorkspacesRequest\x1a#.substrat.v1.ListWorkspacesResponse\x12V\n\rLinkDirectory\x12!.substrat.v1.LinkDirectoryRequest\x1a\".substrat.v1.LinkDirectoryResponse\x12\\\n\x0fUnlinkDirectory\x12#.substrat.v1.UnlinkDirectoryRequest\x1a$.substrat.v1.UnlinkDirectoryResponse\x12\\\n\x0f\x44\x65leteWorkspace\x12#.substrat.v1.DeleteWorkspaceRequest\x1a$.substrat.v1.DeleteWorkspaceResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'substrat.v1.workspace_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CREATEWORKSPACEREQUEST']._serialized_start=81
-  _globals['_CREATEWORKSPACEREQUEST']._serialized_end=180
-  _globals['_CREATEWORKSPACERESPONSE']._serialized_start=182
-  _globals['_CREATEWORKSPACERESPONSE']._serialized_end=261
-  _globals['_GETWORKSPACEREQUEST']._serialized_start=263
-  _globals['_GETWORKSPACEREQUEST']._serialized_end=314
-  _globals['_GETWORKSPACERESPONSE']._serialized_start=316
-  _globals['_GETWORKSPACERESPONSE']._serialized_end=392
-  _globals['_LISTWORKSPACESREQUEST']._serialized_start=394
-  _globals['_LISTWORKSPACESREQUEST']._serialized_end=477
-  _globals['_LISTWORKSPACESRESPONSE']._serialized_start=479
-  _globals['_LISTWORKSPACESRESPONSE']._serialized_end=599
-  _globals['_LINKDIRECTORYREQUEST']._serialized_start=602
-  _globals['_LINKDIRECTORYREQUEST']._serialized_end=788
-  _globals['_LINKDIRECTORYRESPONSE']._serialized_start=790
-  _globals['_LINKDIRECTORYRESPONSE']._serialized_end=867
-  _globals['_UNLINKDIRECTORYREQUEST']._serialized_start=869
-  _globals['_UNLINKDIRECTORYREQUEST']._serialized_end=985
-  _globals['_UNLINKDIRECTORYRESPONSE']._serialized_start=987
-  _globals['_UNLINKDIRECTORYRESPONSE']._serialized_end=1066
-  _globals['_DELETEWORKSPACEREQUEST']._serialized_start=1068
-  _globals['_DELETEWORKSPACEREQUEST']._serialized_end=1153
-  _globals['_DELETEWORKSPACERESPONSE']._serialized_start=1155
-  _globals['_DELETEWORKSPACERESPONSE']._serialized_end=1215
-  _globals['_WORKSPACESERVICE']._serialized_start=1218
-  _globals['_WORKSPACESERVICE']._serialized_end=1782
+  _globals['_CREATEWORKSPACEREQUEST_ENVENTRY']._loaded_options = None
+  _globals['_CREATEWORKSPACEREQUEST_ENVENTRY']._serialized_options = b'8\001'
+  _globals['_UPDATEWORKSPACEREQUEST_ENVENTRY']._loaded_options = None
+  _globals['_UPDATEWORKSPACEREQUEST_ENVENTRY']._serialized_options = b'8\001'
+  _globals['_CREATEWORKSPACEREQUEST']._serialized_start=116
+  _globals['_CREATEWORKSPACEREQUEST']._serialized_end=460
+  _globals['_CREATEWORKSPACEREQUEST_ENVENTRY']._serialized_start=406
+  _globals['_CREATEWORKSPACEREQUEST_ENVENTRY']._serialized_end=460
+  _globals['_CREATEWORKSPACERESPONSE']._serialized_start=462
+  _globals['_CREATEWORKSPACERESPONSE']._serialized_end=541
+  _globals['_CREATEVIEWREQUEST']._serialized_start=544
+  _globals['_CREATEVIEWREQUEST']._serialized_end=737
+  _globals['_CREATEVIEWRESPONSE']._serialized_start=739
+  _globals['_CREATEVIEWRESPONSE']._serialized_end=813
+  _globals['_UPDATEWORKSPACEREQUEST']._serialized_start=816
+  _globals['_UPDATEWORKSPACEREQUEST']._serialized_end=1191
+  _globals['_UPDATEWORKSPACEREQUEST_ENVENTRY']._serialized_start=406
+  _globals['_UPDATEWORKSPACEREQUEST_ENVENTRY']._serialized_end=460
+  _globals['_UPDATEWORKSPACERESPONSE']._serialized_start=1193
+  _globals['_UPDATEWORKSPACERESPONSE']._serialized_end=1272
+  _globals['_GETWORKSPACEREQUEST']._serialized_start=1274
+  _globals['_GETWORKSPACEREQUEST']._serialized_end=1325
+  _globals['_GETWORKSPACERESPONSE']._serialized_start=1327
+  _globals['_GETWORKSPACERESPONSE']._serialized_end=1403
+  _globals['_LISTWORKSPACESREQUEST']._serialized_start=1405
+  _globals['_LISTWORKSPACESREQUEST']._serialized_end=1488
+  _globals['_LISTWORKSPACESRESPONSE']._serialized_start=1490
+  _globals['_LISTWORKSPACESRESPONSE']._serialized_end=1610
+  _globals['_LINKDIRECTORYREQUEST']._serialized_start=1613
+  _globals['_LINKDIRECTORYREQUEST']._serialized_end=1799
+  _globals['_LINKDIRECTORYRESPONSE']._serialized_start=1801
+  _globals['_LINKDIRECTORYRESPONSE']._serialized_end=1878
+  _globals['_UNLINKDIRECTORYREQUEST']._serialized_start=1880
+  _globals['_UNLINKDIRECTORYREQUEST']._serialized_end=1996
+  _globals['_UNLINKDIRECTORYRESPONSE']._serialized_start=1998
+  _globals['_UNLINKDIRECTORYRESPONSE']._serialized_end=2077
+  _globals['_DELETEWORKSPACEREQUEST']._serialized_start=2079
+  _globals['_DELETEWORKSPACEREQUEST']._serialized_end=2186
+  _globals['_DELETEWORKSPACERESPONSE']._serialized_start=2188
+  _globals['_DELETEWORKSPACERESPONSE']._serialized_end=2248
+  _globals['_WORKSPACESERVICE']._serialized_start=2251
+  _globals['_WORKSPACESERVICE']._serialized_end=2988
 # @@protoc_insertion_point(module_scope)

@@ -1,3 +1,4 @@
+from google.protobuf import field_mask_pb2 as _field_mask_pb2
 from substrat.v1 import workspace_pb2 as _workspace_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
@@ -8,16 +9,84 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class CreateWorkspaceRequest(_message.Message):
-    __slots__ = ("name", "parent", "request_id")
+    __slots__ = ("name", "parent", "request_id", "network", "env", "limits", "git")
+    class EnvEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     NAME_FIELD_NUMBER: _ClassVar[int]
     PARENT_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    NETWORK_FIELD_NUMBER: _ClassVar[int]
+    ENV_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    GIT_FIELD_NUMBER: _ClassVar[int]
     name: str
     parent: str
     request_id: str
-    def __init__(self, name: _Optional[str] = ..., parent: _Optional[str] = ..., request_id: _Optional[str] = ...) -> None: ...
+    network: bool
+    env: _containers.ScalarMap[str, str]
+    limits: _workspace_pb2.WorkspaceLimits
+    git: _workspace_pb2.WorkspaceGit
+    def __init__(self, name: _Optional[str] = ..., parent: _Optional[str] = ..., request_id: _Optional[str] = ..., network: _Optional[bool] = ..., env: _Optional[_Mapping[str, str]] = ..., limits: _Optional[_Union[_workspace_pb2.WorkspaceLimits, _Mapping]] = ..., git: _Optional[_Union[_workspace_pb2.WorkspaceGit, _Mapping]] = ...) -> None: ...
 
 class CreateWorkspaceResponse(_message.Message):
+    __slots__ = ("workspace",)
+    WORKSPACE_FIELD_NUMBER: _ClassVar[int]
+    workspace: _workspace_pb2.Workspace
+    def __init__(self, workspace: _Optional[_Union[_workspace_pb2.Workspace, _Mapping]] = ...) -> None: ...
+
+class CreateViewRequest(_message.Message):
+    __slots__ = ("workspace", "name", "subdir", "mode", "network", "request_id")
+    WORKSPACE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SUBDIR_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    NETWORK_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    workspace: str
+    name: str
+    subdir: str
+    mode: _workspace_pb2.LinkMode
+    network: bool
+    request_id: str
+    def __init__(self, workspace: _Optional[str] = ..., name: _Optional[str] = ..., subdir: _Optional[str] = ..., mode: _Optional[_Union[_workspace_pb2.LinkMode, str]] = ..., network: _Optional[bool] = ..., request_id: _Optional[str] = ...) -> None: ...
+
+class CreateViewResponse(_message.Message):
+    __slots__ = ("workspace",)
+    WORKSPACE_FIELD_NUMBER: _ClassVar[int]
+    workspace: _workspace_pb2.Workspace
+    def __init__(self, workspace: _Optional[_Union[_workspace_pb2.Workspace, _Mapping]] = ...) -> None: ...
+
+class UpdateWorkspaceRequest(_message.Message):
+    __slots__ = ("workspace", "network", "env", "unset_env", "limits", "update_mask", "request_id")
+    class EnvEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    WORKSPACE_FIELD_NUMBER: _ClassVar[int]
+    NETWORK_FIELD_NUMBER: _ClassVar[int]
+    ENV_FIELD_NUMBER: _ClassVar[int]
+    UNSET_ENV_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    UPDATE_MASK_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    workspace: str
+    network: bool
+    env: _containers.ScalarMap[str, str]
+    unset_env: _containers.RepeatedScalarFieldContainer[str]
+    limits: _workspace_pb2.WorkspaceLimits
+    update_mask: _field_mask_pb2.FieldMask
+    request_id: str
+    def __init__(self, workspace: _Optional[str] = ..., network: _Optional[bool] = ..., env: _Optional[_Mapping[str, str]] = ..., unset_env: _Optional[_Iterable[str]] = ..., limits: _Optional[_Union[_workspace_pb2.WorkspaceLimits, _Mapping]] = ..., update_mask: _Optional[_Union[_field_mask_pb2.FieldMask, _Mapping]] = ..., request_id: _Optional[str] = ...) -> None: ...
+
+class UpdateWorkspaceResponse(_message.Message):
     __slots__ = ("workspace",)
     WORKSPACE_FIELD_NUMBER: _ClassVar[int]
     workspace: _workspace_pb2.Workspace
@@ -88,12 +157,14 @@ class UnlinkDirectoryResponse(_message.Message):
     def __init__(self, workspace: _Optional[_Union[_workspace_pb2.Workspace, _Mapping]] = ...) -> None: ...
 
 class DeleteWorkspaceRequest(_message.Message):
-    __slots__ = ("workspace", "request_id")
+    __slots__ = ("workspace", "request_id", "force")
     WORKSPACE_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
     workspace: str
     request_id: str
-    def __init__(self, workspace: _Optional[str] = ..., request_id: _Optional[str] = ...) -> None: ...
+    force: bool
+    def __init__(self, workspace: _Optional[str] = ..., request_id: _Optional[str] = ..., force: _Optional[bool] = ...) -> None: ...
 
 class DeleteWorkspaceResponse(_message.Message):
     __slots__ = ("workspace_id",)

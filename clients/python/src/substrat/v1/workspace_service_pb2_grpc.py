@@ -41,6 +41,16 @@ class WorkspaceServiceStub:
                 request_serializer=substrat_dot_v1_dot_workspace__service__pb2.CreateWorkspaceRequest.SerializeToString,
                 response_deserializer=substrat_dot_v1_dot_workspace__service__pb2.CreateWorkspaceResponse.FromString,
                 _registered_method=True)
+        self.CreateView = channel.unary_unary(
+                '/substrat.v1.WorkspaceService/CreateView',
+                request_serializer=substrat_dot_v1_dot_workspace__service__pb2.CreateViewRequest.SerializeToString,
+                response_deserializer=substrat_dot_v1_dot_workspace__service__pb2.CreateViewResponse.FromString,
+                _registered_method=True)
+        self.UpdateWorkspace = channel.unary_unary(
+                '/substrat.v1.WorkspaceService/UpdateWorkspace',
+                request_serializer=substrat_dot_v1_dot_workspace__service__pb2.UpdateWorkspaceRequest.SerializeToString,
+                response_deserializer=substrat_dot_v1_dot_workspace__service__pb2.UpdateWorkspaceResponse.FromString,
+                _registered_method=True)
         self.GetWorkspace = channel.unary_unary(
                 '/substrat.v1.WorkspaceService/GetWorkspace',
                 request_serializer=substrat_dot_v1_dot_workspace__service__pb2.GetWorkspaceRequest.SerializeToString,
@@ -74,7 +84,26 @@ class WorkspaceServiceServicer:
     """
 
     def CreateWorkspace(self, request, context):
-        """Creates a workspace with an empty root. ALREADY_EXISTS (WORKSPACE_EXISTS).
+        """Creates a workspace with an empty root, or with a worktree of a Git repository as its root.
+        ALREADY_EXISTS (WORKSPACE_EXISTS); INVALID_ARGUMENT (WORKSPACE_INVALID); RESOURCE_EXHAUSTED
+        (TREE_LIMIT) beyond 64 workspaces in each other.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateView(self, request, context):
+        """Creates a view: a window on another workspace or on a folder of it. ALREADY_EXISTS
+        (WORKSPACE_EXISTS); INVALID_ARGUMENT (PATH_INVALID, WORKSPACE_INVALID); RESOURCE_EXHAUSTED
+        (TREE_LIMIT) beyond 16 views of each other.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateWorkspace(self, request, context):
+        """Changes network switch, variables or limits. They hold for processes that start from then on.
+        INVALID_ARGUMENT (WORKSPACE_INVALID).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -103,15 +132,18 @@ class WorkspaceServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def UnlinkDirectory(self, request, context):
-        """Removes a link; the host folder stays. NOT_FOUND (LINK_NOT_FOUND).
+        """Removes a link, and what agents linked of what they saw through it; the folder stays.
+        NOT_FOUND (LINK_NOT_FOUND).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteWorkspace(self, request, context):
-        """Deletes a workspace with the files in its root; linked folders stay. FAILED_PRECONDITION
-        (WORKSPACE_IN_USE) while agents or child workspaces are in it.
+        """Deletes a workspace with the files in its root and with its views; what agents linked of what
+        they saw in it is unlinked. Linked folders stay, and so does what a view shows.
+        FAILED_PRECONDITION (WORKSPACE_IN_USE) while agents are in it or in one of its views, or child
+        workspaces in it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -124,6 +156,16 @@ def add_WorkspaceServiceServicer_to_server(servicer, server):
                     servicer.CreateWorkspace,
                     request_deserializer=substrat_dot_v1_dot_workspace__service__pb2.CreateWorkspaceRequest.FromString,
                     response_serializer=substrat_dot_v1_dot_workspace__service__pb2.CreateWorkspaceResponse.SerializeToString,
+            ),
+            'CreateView': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateView,
+                    request_deserializer=substrat_dot_v1_dot_workspace__service__pb2.CreateViewRequest.FromString,
+                    response_serializer=substrat_dot_v1_dot_workspace__service__pb2.CreateViewResponse.SerializeToString,
+            ),
+            'UpdateWorkspace': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateWorkspace,
+                    request_deserializer=substrat_dot_v1_dot_workspace__service__pb2.UpdateWorkspaceRequest.FromString,
+                    response_serializer=substrat_dot_v1_dot_workspace__service__pb2.UpdateWorkspaceResponse.SerializeToString,
             ),
             'GetWorkspace': grpc.unary_unary_rpc_method_handler(
                     servicer.GetWorkspace,
@@ -180,6 +222,60 @@ class WorkspaceService:
             '/substrat.v1.WorkspaceService/CreateWorkspace',
             substrat_dot_v1_dot_workspace__service__pb2.CreateWorkspaceRequest.SerializeToString,
             substrat_dot_v1_dot_workspace__service__pb2.CreateWorkspaceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateView(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/substrat.v1.WorkspaceService/CreateView',
+            substrat_dot_v1_dot_workspace__service__pb2.CreateViewRequest.SerializeToString,
+            substrat_dot_v1_dot_workspace__service__pb2.CreateViewResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateWorkspace(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/substrat.v1.WorkspaceService/UpdateWorkspace',
+            substrat_dot_v1_dot_workspace__service__pb2.UpdateWorkspaceRequest.SerializeToString,
+            substrat_dot_v1_dot_workspace__service__pb2.UpdateWorkspaceResponse.FromString,
             options,
             channel_credentials,
             insecure,

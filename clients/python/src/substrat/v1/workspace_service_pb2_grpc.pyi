@@ -36,7 +36,19 @@ class WorkspaceServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> WorkspaceServiceAsyncStub: ...
     CreateWorkspace: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.CreateWorkspaceRequest, _workspace_service_pb2.CreateWorkspaceResponse]
-    """Creates a workspace with an empty root. ALREADY_EXISTS (WORKSPACE_EXISTS)."""
+    """Creates a workspace with an empty root, or with a worktree of a Git repository as its root.
+    ALREADY_EXISTS (WORKSPACE_EXISTS); INVALID_ARGUMENT (WORKSPACE_INVALID); RESOURCE_EXHAUSTED
+    (TREE_LIMIT) beyond 64 workspaces in each other.
+    """
+    CreateView: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.CreateViewRequest, _workspace_service_pb2.CreateViewResponse]
+    """Creates a view: a window on another workspace or on a folder of it. ALREADY_EXISTS
+    (WORKSPACE_EXISTS); INVALID_ARGUMENT (PATH_INVALID, WORKSPACE_INVALID); RESOURCE_EXHAUSTED
+    (TREE_LIMIT) beyond 16 views of each other.
+    """
+    UpdateWorkspace: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.UpdateWorkspaceRequest, _workspace_service_pb2.UpdateWorkspaceResponse]
+    """Changes network switch, variables or limits. They hold for processes that start from then on.
+    INVALID_ARGUMENT (WORKSPACE_INVALID).
+    """
     GetWorkspace: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.GetWorkspaceRequest, _workspace_service_pb2.GetWorkspaceResponse]
     """Returns one workspace."""
     ListWorkspaces: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.ListWorkspacesRequest, _workspace_service_pb2.ListWorkspacesResponse]
@@ -46,10 +58,14 @@ class WorkspaceServiceStub:
     lies on, in or around another link; INVALID_ARGUMENT (PATH_INVALID, LINK_FORBIDDEN).
     """
     UnlinkDirectory: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.UnlinkDirectoryRequest, _workspace_service_pb2.UnlinkDirectoryResponse]
-    """Removes a link; the host folder stays. NOT_FOUND (LINK_NOT_FOUND)."""
+    """Removes a link, and what agents linked of what they saw through it; the folder stays.
+    NOT_FOUND (LINK_NOT_FOUND).
+    """
     DeleteWorkspace: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.DeleteWorkspaceRequest, _workspace_service_pb2.DeleteWorkspaceResponse]
-    """Deletes a workspace with the files in its root; linked folders stay. FAILED_PRECONDITION
-    (WORKSPACE_IN_USE) while agents or child workspaces are in it.
+    """Deletes a workspace with the files in its root and with its views; what agents linked of what
+    they saw in it is unlinked. Linked folders stay, and so does what a view shows.
+    FAILED_PRECONDITION (WORKSPACE_IN_USE) while agents are in it or in one of its views, or child
+    workspaces in it.
     """
 
 @_typing.type_check_only
@@ -60,7 +76,19 @@ class WorkspaceServiceAsyncStub(WorkspaceServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateWorkspace: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.CreateWorkspaceRequest, _workspace_service_pb2.CreateWorkspaceResponse]  # type: ignore[assignment]
-    """Creates a workspace with an empty root. ALREADY_EXISTS (WORKSPACE_EXISTS)."""
+    """Creates a workspace with an empty root, or with a worktree of a Git repository as its root.
+    ALREADY_EXISTS (WORKSPACE_EXISTS); INVALID_ARGUMENT (WORKSPACE_INVALID); RESOURCE_EXHAUSTED
+    (TREE_LIMIT) beyond 64 workspaces in each other.
+    """
+    CreateView: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.CreateViewRequest, _workspace_service_pb2.CreateViewResponse]  # type: ignore[assignment]
+    """Creates a view: a window on another workspace or on a folder of it. ALREADY_EXISTS
+    (WORKSPACE_EXISTS); INVALID_ARGUMENT (PATH_INVALID, WORKSPACE_INVALID); RESOURCE_EXHAUSTED
+    (TREE_LIMIT) beyond 16 views of each other.
+    """
+    UpdateWorkspace: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.UpdateWorkspaceRequest, _workspace_service_pb2.UpdateWorkspaceResponse]  # type: ignore[assignment]
+    """Changes network switch, variables or limits. They hold for processes that start from then on.
+    INVALID_ARGUMENT (WORKSPACE_INVALID).
+    """
     GetWorkspace: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.GetWorkspaceRequest, _workspace_service_pb2.GetWorkspaceResponse]  # type: ignore[assignment]
     """Returns one workspace."""
     ListWorkspaces: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.ListWorkspacesRequest, _workspace_service_pb2.ListWorkspacesResponse]  # type: ignore[assignment]
@@ -70,10 +98,14 @@ class WorkspaceServiceAsyncStub(WorkspaceServiceStub):
     lies on, in or around another link; INVALID_ARGUMENT (PATH_INVALID, LINK_FORBIDDEN).
     """
     UnlinkDirectory: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.UnlinkDirectoryRequest, _workspace_service_pb2.UnlinkDirectoryResponse]  # type: ignore[assignment]
-    """Removes a link; the host folder stays. NOT_FOUND (LINK_NOT_FOUND)."""
+    """Removes a link, and what agents linked of what they saw through it; the folder stays.
+    NOT_FOUND (LINK_NOT_FOUND).
+    """
     DeleteWorkspace: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.DeleteWorkspaceRequest, _workspace_service_pb2.DeleteWorkspaceResponse]  # type: ignore[assignment]
-    """Deletes a workspace with the files in its root; linked folders stay. FAILED_PRECONDITION
-    (WORKSPACE_IN_USE) while agents or child workspaces are in it.
+    """Deletes a workspace with the files in its root and with its views; what agents linked of what
+    they saw in it is unlinked. Linked folders stay, and so does what a view shows.
+    FAILED_PRECONDITION (WORKSPACE_IN_USE) while agents are in it or in one of its views, or child
+    workspaces in it.
     """
 
 class WorkspaceServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -87,7 +119,31 @@ class WorkspaceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _workspace_service_pb2.CreateWorkspaceRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_workspace_service_pb2.CreateWorkspaceResponse, _abc.Awaitable[_workspace_service_pb2.CreateWorkspaceResponse]]:
-        """Creates a workspace with an empty root. ALREADY_EXISTS (WORKSPACE_EXISTS)."""
+        """Creates a workspace with an empty root, or with a worktree of a Git repository as its root.
+        ALREADY_EXISTS (WORKSPACE_EXISTS); INVALID_ARGUMENT (WORKSPACE_INVALID); RESOURCE_EXHAUSTED
+        (TREE_LIMIT) beyond 64 workspaces in each other.
+        """
+
+    @_abc_1.abstractmethod
+    def CreateView(
+        self,
+        request: _workspace_service_pb2.CreateViewRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_workspace_service_pb2.CreateViewResponse, _abc.Awaitable[_workspace_service_pb2.CreateViewResponse]]:
+        """Creates a view: a window on another workspace or on a folder of it. ALREADY_EXISTS
+        (WORKSPACE_EXISTS); INVALID_ARGUMENT (PATH_INVALID, WORKSPACE_INVALID); RESOURCE_EXHAUSTED
+        (TREE_LIMIT) beyond 16 views of each other.
+        """
+
+    @_abc_1.abstractmethod
+    def UpdateWorkspace(
+        self,
+        request: _workspace_service_pb2.UpdateWorkspaceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_workspace_service_pb2.UpdateWorkspaceResponse, _abc.Awaitable[_workspace_service_pb2.UpdateWorkspaceResponse]]:
+        """Changes network switch, variables or limits. They hold for processes that start from then on.
+        INVALID_ARGUMENT (WORKSPACE_INVALID).
+        """
 
     @_abc_1.abstractmethod
     def GetWorkspace(
@@ -121,7 +177,9 @@ class WorkspaceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _workspace_service_pb2.UnlinkDirectoryRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_workspace_service_pb2.UnlinkDirectoryResponse, _abc.Awaitable[_workspace_service_pb2.UnlinkDirectoryResponse]]:
-        """Removes a link; the host folder stays. NOT_FOUND (LINK_NOT_FOUND)."""
+        """Removes a link, and what agents linked of what they saw through it; the folder stays.
+        NOT_FOUND (LINK_NOT_FOUND).
+        """
 
     @_abc_1.abstractmethod
     def DeleteWorkspace(
@@ -129,8 +187,10 @@ class WorkspaceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _workspace_service_pb2.DeleteWorkspaceRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_workspace_service_pb2.DeleteWorkspaceResponse, _abc.Awaitable[_workspace_service_pb2.DeleteWorkspaceResponse]]:
-        """Deletes a workspace with the files in its root; linked folders stay. FAILED_PRECONDITION
-        (WORKSPACE_IN_USE) while agents or child workspaces are in it.
+        """Deletes a workspace with the files in its root and with its views; what agents linked of what
+        they saw in it is unlinked. Linked folders stay, and so does what a view shows.
+        FAILED_PRECONDITION (WORKSPACE_IN_USE) while agents are in it or in one of its views, or child
+        workspaces in it.
         """
 
 def add_WorkspaceServiceServicer_to_server(servicer: WorkspaceServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -7,6 +7,7 @@
 import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import type { Message as Message$1 } from "@bufbuild/protobuf";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
+import type { LinkMode } from "./workspace_pb.js";
 import type { Budget, BudgetExcess, Usage } from "./budget_pb.js";
 
 /**
@@ -181,6 +182,13 @@ export declare type Agent = Message$1<"substrat.v1.Agent"> & {
    * @generated from field: string workspace_subdir = 23;
    */
   workspaceSubdir: string;
+
+  /**
+   * The most that it may do in its workspace; unspecified if it has none.
+   *
+   * @generated from field: substrat.v1.LinkMode workspace_access = 24;
+   */
+  workspaceAccess: LinkMode;
 
   /**
    * What it used itself.

@@ -4,6 +4,7 @@
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
+import type { LinkMode } from "./workspace_pb.js";
 import type { Budget } from "./budget_pb.js";
 import type { Agent, Message as Message$1, Multicast, Reminder, Subscription, Turn } from "./agent_pb.js";
 import type { Duration, FieldMask } from "@bufbuild/protobuf/wkt";
@@ -91,6 +92,14 @@ export declare type CreateAgentRequest = Message<"substrat.v1.CreateAgentRequest
    * @generated from field: string workspace_subdir = 10;
    */
   workspaceSubdir: string;
+
+  /**
+   * The most that it may do in its workspace; unspecified means what its parent may where it shares
+   * its workspace with it, and reading and writing otherwise.
+   *
+   * @generated from field: substrat.v1.LinkMode workspace_access = 11;
+   */
+  workspaceAccess: LinkMode;
 
   /**
    * How much it may use itself; absent for no limit.

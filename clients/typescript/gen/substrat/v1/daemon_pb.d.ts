@@ -2,7 +2,7 @@
 // @generated from file substrat/v1/daemon.proto (package substrat.v1, syntax proto3)
 /* eslint-disable */
 
-import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
+import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
 import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
 
@@ -114,6 +114,13 @@ export declare type Daemon = Message<"substrat.v1.Daemon"> & {
    * @generated from field: bool draining = 14;
    */
   draining: boolean;
+
+  /**
+   * How processes of agents are kept inside their workspaces.
+   *
+   * @generated from field: substrat.v1.Sandbox sandbox = 15;
+   */
+  sandbox?: Sandbox | undefined;
 };
 
 /**
@@ -121,6 +128,54 @@ export declare type Daemon = Message<"substrat.v1.Daemon"> & {
  * Use `create(DaemonSchema)` to create a new message.
  */
 export declare const DaemonSchema: GenMessage<Daemon>;
+
+/**
+ * How processes of agents are kept inside their workspaces.
+ *
+ * @generated from message substrat.v1.Sandbox
+ */
+export declare type Sandbox = Message<"substrat.v1.Sandbox"> & {
+  /**
+   * What the configuration asks for.
+   *
+   * @generated from field: substrat.v1.SandboxPolicy policy = 1;
+   */
+  policy: SandboxPolicy;
+
+  /**
+   * Whether processes are started in a sandbox.
+   *
+   * @generated from field: bool in_force = 2;
+   */
+  inForce: boolean;
+
+  /**
+   * Why they are not; empty if they are.
+   *
+   * @generated from field: string reason = 3;
+   */
+  reason: string;
+
+  /**
+   * Version of bubblewrap; empty where it was not found or not looked for.
+   *
+   * @generated from field: string bubblewrap_version = 4;
+   */
+  bubblewrapVersion: string;
+
+  /**
+   * How limits are enforced, in words, such as "cgroup v2".
+   *
+   * @generated from field: string limits = 5;
+   */
+  limits: string;
+};
+
+/**
+ * Describes the message substrat.v1.Sandbox.
+ * Use `create(SandboxSchema)` to create a new message.
+ */
+export declare const SandboxSchema: GenMessage<Sandbox>;
 
 /**
  * The write-ahead log.
@@ -315,4 +370,44 @@ export declare type ConfigValue = Message<"substrat.v1.ConfigValue"> & {
  * Use `create(ConfigValueSchema)` to create a new message.
  */
 export declare const ConfigValueSchema: GenMessage<ConfigValue>;
+
+/**
+ * What is done where processes cannot be kept in a sandbox.
+ *
+ * @generated from enum substrat.v1.SandboxPolicy
+ */
+export enum SandboxPolicy {
+  /**
+   * Not set.
+   *
+   * @generated from enum value: SANDBOX_POLICY_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * They are not started.
+   *
+   * @generated from enum value: SANDBOX_POLICY_REQUIRED = 1;
+   */
+  REQUIRED = 1,
+
+  /**
+   * They are started without, and every turn says so.
+   *
+   * @generated from enum value: SANDBOX_POLICY_PREFERRED = 2;
+   */
+  PREFERRED = 2,
+
+  /**
+   * There is no sandbox, and every turn says so.
+   *
+   * @generated from enum value: SANDBOX_POLICY_OFF = 3;
+   */
+  OFF = 3,
+}
+
+/**
+ * Describes the enum substrat.v1.SandboxPolicy.
+ */
+export declare const SandboxPolicySchema: GenEnum<SandboxPolicy>;
 

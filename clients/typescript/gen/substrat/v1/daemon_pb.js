@@ -2,14 +2,14 @@
 // @generated from file substrat/v1/daemon.proto (package substrat.v1, syntax proto3)
 /* eslint-disable */
 
-import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
+import { enumDesc, fileDesc, messageDesc, tsEnum } from "@bufbuild/protobuf/codegenv2";
 import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 
 /**
  * Describes the file substrat/v1/daemon.proto.
  */
 export const file_substrat_v1_daemon = /*@__PURE__*/
-  fileDesc("ChhzdWJzdHJhdC92MS9kYWVtb24ucHJvdG8SC3N1YnN0cmF0LnYxIuYCCgZEYWVtb24SDwoHdmVyc2lvbhgBIAEoCRILCgNwaWQYAiABKA0SLgoKc3RhcnRfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEaG9tZRgEIAEoCRITCgthZ2VudF9jb3VudBgFIAEoDRISCgpidXN5X2NvdW50GAYgASgNEhUKDXdhaXRpbmdfY291bnQYByABKA0SFAoMcXVldWVkX2NvdW50GAggASgNEhUKDXNlc3Npb25fY291bnQYCSABKA0SFwoPd29ya3NwYWNlX2NvdW50GAogASgNEhIKCmluYm94X3NpemUYCyABKA0SJQoHam91cm5hbBgMIAEoCzIULnN1YnN0cmF0LnYxLkpvdXJuYWwSLQoIcmVjb3ZlcnkYDSABKAsyGy5zdWJzdHJhdC52MS5SZWNvdmVyeVJlcG9ydBIQCghkcmFpbmluZxgOIAEoCCKPAQoHSm91cm5hbBIYChBkdXJhYmxlX3NlcXVlbmNlGAEgASgEEhsKE2NoZWNrcG9pbnRfc2VxdWVuY2UYAiABKAQSFQoNc2VnbWVudF9jb3VudBgDIAEoDRISCgp0YWlsX2J5dGVzGAQgASgEEhQKDGNvbW1pdF9jb3VudBgFIAEoBBIMCgRmdWxsGAYgASgIIroCCg5SZWNvdmVyeVJlcG9ydBINCgVjbGVhbhgBIAEoCBIrCghkdXJhdGlvbhgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIbChNjaGVja3BvaW50X3NlcXVlbmNlGAMgASgEEhcKD3JlcGxheWVkX2V2ZW50cxgEIAEoBBIPCgdyZWJ1aWx0GAUgASgIEhIKCnRvcm5fYnl0ZXMYBiABKAQSHAoUcmVwYWlyZWRfcHJvamVjdGlvbnMYByABKA0SGQoRaW50ZXJydXB0ZWRfdHVybnMYCCABKA0SFgoOb3JwaGFuZWRfY2FsbHMYCSABKA0SGQoRcmV0dXJuZWRfbWVzc2FnZXMYCiABKA0SEwoLcXVhcmFudGluZWQYCyADKAkSEAoIaW1wb3J0ZWQYDCABKAkiTgoLQ29uZmlnVmFsdWUSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJEg4KBnNvdXJjZRgDIAEoCRITCgtkZXNjcmlwdGlvbhgEIAEoCWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChhzdWJzdHJhdC92MS9kYWVtb24ucHJvdG8SC3N1YnN0cmF0LnYxIo0DCgZEYWVtb24SDwoHdmVyc2lvbhgBIAEoCRILCgNwaWQYAiABKA0SLgoKc3RhcnRfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEaG9tZRgEIAEoCRITCgthZ2VudF9jb3VudBgFIAEoDRISCgpidXN5X2NvdW50GAYgASgNEhUKDXdhaXRpbmdfY291bnQYByABKA0SFAoMcXVldWVkX2NvdW50GAggASgNEhUKDXNlc3Npb25fY291bnQYCSABKA0SFwoPd29ya3NwYWNlX2NvdW50GAogASgNEhIKCmluYm94X3NpemUYCyABKA0SJQoHam91cm5hbBgMIAEoCzIULnN1YnN0cmF0LnYxLkpvdXJuYWwSLQoIcmVjb3ZlcnkYDSABKAsyGy5zdWJzdHJhdC52MS5SZWNvdmVyeVJlcG9ydBIQCghkcmFpbmluZxgOIAEoCBIlCgdzYW5kYm94GA8gASgLMhQuc3Vic3RyYXQudjEuU2FuZGJveCKDAQoHU2FuZGJveBIqCgZwb2xpY3kYASABKA4yGi5zdWJzdHJhdC52MS5TYW5kYm94UG9saWN5EhAKCGluX2ZvcmNlGAIgASgIEg4KBnJlYXNvbhgDIAEoCRIaChJidWJibGV3cmFwX3ZlcnNpb24YBCABKAkSDgoGbGltaXRzGAUgASgJIo8BCgdKb3VybmFsEhgKEGR1cmFibGVfc2VxdWVuY2UYASABKAQSGwoTY2hlY2twb2ludF9zZXF1ZW5jZRgCIAEoBBIVCg1zZWdtZW50X2NvdW50GAMgASgNEhIKCnRhaWxfYnl0ZXMYBCABKAQSFAoMY29tbWl0X2NvdW50GAUgASgEEgwKBGZ1bGwYBiABKAgiugIKDlJlY292ZXJ5UmVwb3J0Eg0KBWNsZWFuGAEgASgIEisKCGR1cmF0aW9uGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhsKE2NoZWNrcG9pbnRfc2VxdWVuY2UYAyABKAQSFwoPcmVwbGF5ZWRfZXZlbnRzGAQgASgEEg8KB3JlYnVpbHQYBSABKAgSEgoKdG9ybl9ieXRlcxgGIAEoBBIcChRyZXBhaXJlZF9wcm9qZWN0aW9ucxgHIAEoDRIZChFpbnRlcnJ1cHRlZF90dXJucxgIIAEoDRIWCg5vcnBoYW5lZF9jYWxscxgJIAEoDRIZChFyZXR1cm5lZF9tZXNzYWdlcxgKIAEoDRITCgtxdWFyYW50aW5lZBgLIAMoCRIQCghpbXBvcnRlZBgMIAEoCSJOCgtDb25maWdWYWx1ZRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAkSDgoGc291cmNlGAMgASgJEhMKC2Rlc2NyaXB0aW9uGAQgASgJKoIBCg1TYW5kYm94UG9saWN5Eh4KGlNBTkRCT1hfUE9MSUNZX1VOU1BFQ0lGSUVEEAASGwoXU0FOREJPWF9QT0xJQ1lfUkVRVUlSRUQQARIcChhTQU5EQk9YX1BPTElDWV9QUkVGRVJSRUQQAhIWChJTQU5EQk9YX1BPTElDWV9PRkYQA2IGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * Describes the message substrat.v1.Daemon.
@@ -19,23 +19,44 @@ export const DaemonSchema = /*@__PURE__*/
   messageDesc(file_substrat_v1_daemon, 0);
 
 /**
+ * Describes the message substrat.v1.Sandbox.
+ * Use `create(SandboxSchema)` to create a new message.
+ */
+export const SandboxSchema = /*@__PURE__*/
+  messageDesc(file_substrat_v1_daemon, 1);
+
+/**
  * Describes the message substrat.v1.Journal.
  * Use `create(JournalSchema)` to create a new message.
  */
 export const JournalSchema = /*@__PURE__*/
-  messageDesc(file_substrat_v1_daemon, 1);
+  messageDesc(file_substrat_v1_daemon, 2);
 
 /**
  * Describes the message substrat.v1.RecoveryReport.
  * Use `create(RecoveryReportSchema)` to create a new message.
  */
 export const RecoveryReportSchema = /*@__PURE__*/
-  messageDesc(file_substrat_v1_daemon, 2);
+  messageDesc(file_substrat_v1_daemon, 3);
 
 /**
  * Describes the message substrat.v1.ConfigValue.
  * Use `create(ConfigValueSchema)` to create a new message.
  */
 export const ConfigValueSchema = /*@__PURE__*/
-  messageDesc(file_substrat_v1_daemon, 3);
+  messageDesc(file_substrat_v1_daemon, 4);
+
+/**
+ * Describes the enum substrat.v1.SandboxPolicy.
+ */
+export const SandboxPolicySchema = /*@__PURE__*/
+  enumDesc(file_substrat_v1_daemon, 0);
+
+/**
+ * What is done where processes cannot be kept in a sandbox.
+ *
+ * @generated from enum substrat.v1.SandboxPolicy
+ */
+export const SandboxPolicy = /*@__PURE__*/
+  tsEnum(SandboxPolicySchema);
 

@@ -254,6 +254,13 @@ export declare type ExecutionRecord = Message<"substrat.v1.ExecutionRecord"> & {
    * @generated from field: string envelope_json = 9;
    */
   envelopeJson: string;
+
+  /**
+   * What is known of the processes that ran it; not set where nothing is.
+   *
+   * @generated from field: substrat.v1.ProcessReport processes = 10;
+   */
+  processes?: ProcessReport | undefined;
 };
 
 /**
@@ -261,6 +268,88 @@ export declare type ExecutionRecord = Message<"substrat.v1.ExecutionRecord"> & {
  * Use `create(ExecutionRecordSchema)` to create a new message.
  */
 export declare const ExecutionRecordSchema: GenMessage<ExecutionRecord>;
+
+/**
+ * What is known of the processes that ran a turn.
+ *
+ * @generated from message substrat.v1.ProcessReport
+ */
+export declare type ProcessReport = Message<"substrat.v1.ProcessReport"> & {
+  /**
+   * The end of what they wrote to standard error, at most 16 KiB.
+   *
+   * @generated from field: string stderr = 1;
+   */
+  stderr: string;
+
+  /**
+   * Bytes that they wrote there.
+   *
+   * @generated from field: uint64 stderr_bytes = 2;
+   */
+  stderrBytes: bigint;
+
+  /**
+   * Those that ended.
+   *
+   * @generated from field: repeated substrat.v1.ProcessExit exits = 3;
+   */
+  exits: ProcessExit[];
+
+  /**
+   * Limits of the workspace that they met, in words.
+   *
+   * @generated from field: repeated string limits = 4;
+   */
+  limits: string[];
+
+  /**
+   * Why they ran without a sandbox; empty if they ran in one, or none ran.
+   *
+   * @generated from field: string unsandboxed = 5;
+   */
+  unsandboxed: string;
+};
+
+/**
+ * Describes the message substrat.v1.ProcessReport.
+ * Use `create(ProcessReportSchema)` to create a new message.
+ */
+export declare const ProcessReportSchema: GenMessage<ProcessReport>;
+
+/**
+ * The end of a process.
+ *
+ * @generated from message substrat.v1.ProcessExit
+ */
+export declare type ProcessExit = Message<"substrat.v1.ProcessExit"> & {
+  /**
+   * Its id on the host.
+   *
+   * @generated from field: uint32 pid = 1;
+   */
+  pid: number;
+
+  /**
+   * How it ended, such as "exit 3" or "signal 9 (SIGKILL)".
+   *
+   * @generated from field: string status = 2;
+   */
+  status: string;
+
+  /**
+   * Why it was ended; empty if nobody ended it.
+   *
+   * @generated from field: string reason = 3;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message substrat.v1.ProcessExit.
+ * Use `create(ProcessExitSchema)` to create a new message.
+ */
+export declare const ProcessExitSchema: GenMessage<ProcessExit>;
 
 /**
  * What stands above everything else in an execution record.

@@ -12,7 +12,7 @@ import type { Timestamp } from "@bufbuild/protobuf/wkt";
 export declare const file_substrat_v1_workspace: GenFile;
 
 /**
- * A folder with links, seen by its agents as their world.
+ * A folder with links, or a window on one, seen by its agents as their world.
  *
  * @generated from message substrat.v1.Workspace
  */
@@ -39,14 +39,14 @@ export declare type Workspace = Message<"substrat.v1.Workspace"> & {
   parentId: string;
 
   /**
-   * Absolute path of its root on the host.
+   * Absolute path of its root on the host; of a view, of the folder that it shows.
    *
    * @generated from field: string root = 4;
    */
   root: string;
 
   /**
-   * Host folders that are seen inside it.
+   * Folders from elsewhere that are seen inside it; of a view only those of its own.
    *
    * @generated from field: repeated substrat.v1.Link links = 5;
    */
@@ -65,6 +65,56 @@ export declare type Workspace = Message<"substrat.v1.Workspace"> & {
    * @generated from field: google.protobuf.Timestamp create_time = 7;
    */
   createTime?: Timestamp | undefined;
+
+  /**
+   * Whether processes in it reach the network.
+   *
+   * @generated from field: bool network = 8;
+   */
+  network: boolean;
+
+  /**
+   * Variables in the environment of its processes.
+   *
+   * @generated from field: map<string, string> env = 9;
+   */
+  env: { [key: string]: string };
+
+  /**
+   * Limits that it names on its processes; not set where it names none.
+   *
+   * @generated from field: substrat.v1.WorkspaceLimits limits = 10;
+   */
+  limits?: WorkspaceLimits | undefined;
+
+  /**
+   * What it is a window on; not set for a folder of its own.
+   *
+   * @generated from field: substrat.v1.WorkspaceView view = 11;
+   */
+  view?: WorkspaceView | undefined;
+
+  /**
+   * The worktree that its root is; not set where it is none.
+   *
+   * @generated from field: substrat.v1.WorkspaceGit git = 12;
+   */
+  git?: WorkspaceGit | undefined;
+
+  /**
+   * Id of the agent that created it; empty for USER.
+   *
+   * @generated from field: string owner_id = 13;
+   */
+  ownerId: string;
+
+  /**
+   * The limits in force on its processes and what enforces each, in words; empty where that is not
+   * known.
+   *
+   * @generated from field: repeated string limits_in_force = 14;
+   */
+  limitsInForce: string[];
 };
 
 /**
@@ -74,13 +124,137 @@ export declare type Workspace = Message<"substrat.v1.Workspace"> & {
 export declare const WorkspaceSchema: GenMessage<Workspace>;
 
 /**
- * A host folder seen inside a workspace.
+ * Limits on the processes of a workspace. 0 means that it names none: the configuration decides.
+ *
+ * @generated from message substrat.v1.WorkspaceLimits
+ */
+export declare type WorkspaceLimits = Message<"substrat.v1.WorkspaceLimits"> & {
+  /**
+   * Bytes of memory that all processes may hold together; at least 16 MiB.
+   *
+   * @generated from field: uint64 memory_bytes = 1;
+   */
+  memoryBytes: bigint;
+
+  /**
+   * Processor time in thousandths of a processor; at least 10.
+   *
+   * @generated from field: uint32 cpu_millis = 2;
+   */
+  cpuMillis: number;
+
+  /**
+   * Processes and threads at once; at least 8.
+   *
+   * @generated from field: uint32 processes = 3;
+   */
+  processes: number;
+
+  /**
+   * Open files of one process; at least 32.
+   *
+   * @generated from field: uint32 open_files = 4;
+   */
+  openFiles: number;
+
+  /**
+   * Bytes of the largest file that a process may write; at least 4 KiB.
+   *
+   * @generated from field: uint64 file_size_bytes = 5;
+   */
+  fileSizeBytes: bigint;
+
+  /**
+   * Bytes that the files below the root may take, links not counted; at least 1 MiB.
+   *
+   * @generated from field: uint64 disk_bytes = 6;
+   */
+  diskBytes: bigint;
+};
+
+/**
+ * Describes the message substrat.v1.WorkspaceLimits.
+ * Use `create(WorkspaceLimitsSchema)` to create a new message.
+ */
+export declare const WorkspaceLimitsSchema: GenMessage<WorkspaceLimits>;
+
+/**
+ * A window on another workspace. It follows it: what is linked there is seen here, too.
+ *
+ * @generated from message substrat.v1.WorkspaceView
+ */
+export declare type WorkspaceView = Message<"substrat.v1.WorkspaceView"> & {
+  /**
+   * Id of the other workspace.
+   *
+   * @generated from field: string workspace_id = 1;
+   */
+  workspaceId: string;
+
+  /**
+   * Folder of it that is shown; empty for the whole.
+   *
+   * @generated from field: string subdir = 2;
+   */
+  subdir: string;
+
+  /**
+   * The most that may be done in it.
+   *
+   * @generated from field: substrat.v1.LinkMode mode = 3;
+   */
+  mode: LinkMode;
+};
+
+/**
+ * Describes the message substrat.v1.WorkspaceView.
+ * Use `create(WorkspaceViewSchema)` to create a new message.
+ */
+export declare const WorkspaceViewSchema: GenMessage<WorkspaceView>;
+
+/**
+ * A worktree of a Git repository.
+ *
+ * @generated from message substrat.v1.WorkspaceGit
+ */
+export declare type WorkspaceGit = Message<"substrat.v1.WorkspaceGit"> & {
+  /**
+   * Top folder of the repository on the host, an absolute path.
+   *
+   * @generated from field: string repo = 1;
+   */
+  repo: string;
+
+  /**
+   * Branch that is checked out. Where it is given and empty: "substrat/" and the name of the
+   * workspace.
+   *
+   * @generated from field: string branch = 2;
+   */
+  branch: string;
+
+  /**
+   * Whether the branch was made with the worktree. Only in answers.
+   *
+   * @generated from field: bool created_branch = 3;
+   */
+  createdBranch: boolean;
+};
+
+/**
+ * Describes the message substrat.v1.WorkspaceGit.
+ * Use `create(WorkspaceGitSchema)` to create a new message.
+ */
+export declare const WorkspaceGitSchema: GenMessage<WorkspaceGit>;
+
+/**
+ * A folder from elsewhere, seen inside a workspace.
  *
  * @generated from message substrat.v1.Link
  */
 export declare type Link = Message<"substrat.v1.Link"> & {
   /**
-   * Absolute host path, without symbolic links.
+   * Absolute path of the folder on the host, without symbolic links.
    *
    * @generated from field: string host_path = 1;
    */
@@ -99,6 +273,13 @@ export declare type Link = Message<"substrat.v1.Link"> & {
    * @generated from field: substrat.v1.LinkMode mode = 3;
    */
   mode: LinkMode;
+
+  /**
+   * Id of the workspace in which the agent that linked it saw it; empty for a link of USER.
+   *
+   * @generated from field: string via_id = 4;
+   */
+  viaId: string;
 };
 
 /**
@@ -108,13 +289,13 @@ export declare type Link = Message<"substrat.v1.Link"> & {
 export declare const LinkSchema: GenMessage<Link>;
 
 /**
- * What may be done through a link.
+ * What may be done through a link, in a view, or by an agent in its workspace.
  *
  * @generated from enum substrat.v1.LinkMode
  */
 export enum LinkMode {
   /**
-   * Not set; means read-only where it is asked for.
+   * Not set; means read-only where a link or a view is asked for.
    *
    * @generated from enum value: LINK_MODE_UNSPECIFIED = 0;
    */

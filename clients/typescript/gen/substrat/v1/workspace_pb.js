@@ -9,7 +9,7 @@ import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
  * Describes the file substrat/v1/workspace.proto.
  */
 export const file_substrat_v1_workspace = /*@__PURE__*/
-  fileDesc("ChtzdWJzdHJhdC92MS93b3Jrc3BhY2UucHJvdG8SC3N1YnN0cmF0LnYxIqwBCglXb3Jrc3BhY2USCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIRCglwYXJlbnRfaWQYAyABKAkSDAoEcm9vdBgEIAEoCRIgCgVsaW5rcxgFIAMoCzIRLnN1YnN0cmF0LnYxLkxpbmsSEQoJYWdlbnRfaWRzGAYgAygJEi8KC2NyZWF0ZV90aW1lGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJSCgRMaW5rEhEKCWhvc3RfcGF0aBgBIAEoCRISCgptb3VudF9wYXRoGAIgASgJEiMKBG1vZGUYAyABKA4yFS5zdWJzdHJhdC52MS5MaW5rTW9kZSpYCghMaW5rTW9kZRIZChVMSU5LX01PREVfVU5TUEVDSUZJRUQQABIXChNMSU5LX01PREVfUkVBRF9PTkxZEAESGAoUTElOS19NT0RFX1JFQURfV1JJVEUQAmIGcHJvdG8z", [file_google_protobuf_timestamp]);
+  fileDesc("ChtzdWJzdHJhdC92MS93b3Jrc3BhY2UucHJvdG8SC3N1YnN0cmF0LnYxIsIDCglXb3Jrc3BhY2USCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIRCglwYXJlbnRfaWQYAyABKAkSDAoEcm9vdBgEIAEoCRIgCgVsaW5rcxgFIAMoCzIRLnN1YnN0cmF0LnYxLkxpbmsSEQoJYWdlbnRfaWRzGAYgAygJEi8KC2NyZWF0ZV90aW1lGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgduZXR3b3JrGAggASgIEiwKA2VudhgJIAMoCzIfLnN1YnN0cmF0LnYxLldvcmtzcGFjZS5FbnZFbnRyeRIsCgZsaW1pdHMYCiABKAsyHC5zdWJzdHJhdC52MS5Xb3Jrc3BhY2VMaW1pdHMSKAoEdmlldxgLIAEoCzIaLnN1YnN0cmF0LnYxLldvcmtzcGFjZVZpZXcSJgoDZ2l0GAwgASgLMhkuc3Vic3RyYXQudjEuV29ya3NwYWNlR2l0EhAKCG93bmVyX2lkGA0gASgJEhcKD2xpbWl0c19pbl9mb3JjZRgOIAMoCRoqCghFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIo8BCg9Xb3Jrc3BhY2VMaW1pdHMSFAoMbWVtb3J5X2J5dGVzGAEgASgEEhIKCmNwdV9taWxsaXMYAiABKA0SEQoJcHJvY2Vzc2VzGAMgASgNEhIKCm9wZW5fZmlsZXMYBCABKA0SFwoPZmlsZV9zaXplX2J5dGVzGAUgASgEEhIKCmRpc2tfYnl0ZXMYBiABKAQiWgoNV29ya3NwYWNlVmlldxIUCgx3b3Jrc3BhY2VfaWQYASABKAkSDgoGc3ViZGlyGAIgASgJEiMKBG1vZGUYAyABKA4yFS5zdWJzdHJhdC52MS5MaW5rTW9kZSJECgxXb3Jrc3BhY2VHaXQSDAoEcmVwbxgBIAEoCRIOCgZicmFuY2gYAiABKAkSFgoOY3JlYXRlZF9icmFuY2gYAyABKAgiYgoETGluaxIRCglob3N0X3BhdGgYASABKAkSEgoKbW91bnRfcGF0aBgCIAEoCRIjCgRtb2RlGAMgASgOMhUuc3Vic3RyYXQudjEuTGlua01vZGUSDgoGdmlhX2lkGAQgASgJKlgKCExpbmtNb2RlEhkKFUxJTktfTU9ERV9VTlNQRUNJRklFRBAAEhcKE0xJTktfTU9ERV9SRUFEX09OTFkQARIYChRMSU5LX01PREVfUkVBRF9XUklURRACYgZwcm90bzM", [file_google_protobuf_timestamp]);
 
 /**
  * Describes the message substrat.v1.Workspace.
@@ -19,11 +19,32 @@ export const WorkspaceSchema = /*@__PURE__*/
   messageDesc(file_substrat_v1_workspace, 0);
 
 /**
+ * Describes the message substrat.v1.WorkspaceLimits.
+ * Use `create(WorkspaceLimitsSchema)` to create a new message.
+ */
+export const WorkspaceLimitsSchema = /*@__PURE__*/
+  messageDesc(file_substrat_v1_workspace, 1);
+
+/**
+ * Describes the message substrat.v1.WorkspaceView.
+ * Use `create(WorkspaceViewSchema)` to create a new message.
+ */
+export const WorkspaceViewSchema = /*@__PURE__*/
+  messageDesc(file_substrat_v1_workspace, 2);
+
+/**
+ * Describes the message substrat.v1.WorkspaceGit.
+ * Use `create(WorkspaceGitSchema)` to create a new message.
+ */
+export const WorkspaceGitSchema = /*@__PURE__*/
+  messageDesc(file_substrat_v1_workspace, 3);
+
+/**
  * Describes the message substrat.v1.Link.
  * Use `create(LinkSchema)` to create a new message.
  */
 export const LinkSchema = /*@__PURE__*/
-  messageDesc(file_substrat_v1_workspace, 1);
+  messageDesc(file_substrat_v1_workspace, 4);
 
 /**
  * Describes the enum substrat.v1.LinkMode.
@@ -32,7 +53,7 @@ export const LinkModeSchema = /*@__PURE__*/
   enumDesc(file_substrat_v1_workspace, 0);
 
 /**
- * What may be done through a link.
+ * What may be done through a link, in a view, or by an agent in its workspace.
  *
  * @generated from enum substrat.v1.LinkMode
  */

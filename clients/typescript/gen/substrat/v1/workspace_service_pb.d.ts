@@ -4,7 +4,8 @@
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
-import type { LinkMode, Workspace } from "./workspace_pb.js";
+import type { LinkMode, Workspace, WorkspaceGit, WorkspaceLimits } from "./workspace_pb.js";
+import type { FieldMask } from "@bufbuild/protobuf/wkt";
 
 /**
  * Describes the file substrat/v1/workspace_service.proto.
@@ -37,6 +38,35 @@ export declare type CreateWorkspaceRequest = Message<"substrat.v1.CreateWorkspac
    * @generated from field: string request_id = 3;
    */
   requestId: string;
+
+  /**
+   * Whether processes in it reach the network.
+   *
+   * @generated from field: bool network = 4;
+   */
+  network: boolean;
+
+  /**
+   * Variables in the environment of its processes: at most 256, 64 KiB together, with names of
+   * letters, digits and "_"; not LD_PRELOAD, LD_LIBRARY_PATH, LD_AUDIT or SUBSTRAT_…
+   *
+   * @generated from field: map<string, string> env = 5;
+   */
+  env: { [key: string]: string };
+
+  /**
+   * Limits on its processes.
+   *
+   * @generated from field: substrat.v1.WorkspaceLimits limits = 6;
+   */
+  limits?: WorkspaceLimits | undefined;
+
+  /**
+   * The worktree that its root is to be; not set for an empty folder.
+   *
+   * @generated from field: substrat.v1.WorkspaceGit git = 7;
+   */
+  git?: WorkspaceGit | undefined;
 };
 
 /**
@@ -64,6 +94,165 @@ export declare type CreateWorkspaceResponse = Message<"substrat.v1.CreateWorkspa
  * Use `create(CreateWorkspaceResponseSchema)` to create a new message.
  */
 export declare const CreateWorkspaceResponseSchema: GenMessage<CreateWorkspaceResponse>;
+
+/**
+ * Request of CreateView.
+ *
+ * @generated from message substrat.v1.CreateViewRequest
+ */
+export declare type CreateViewRequest = Message<"substrat.v1.CreateViewRequest"> & {
+  /**
+   * Workspace that is shown, by name or id. A view, too, can be.
+   *
+   * @generated from field: string workspace = 1;
+   */
+  workspace: string;
+
+  /**
+   * Name of the view, by the rules of agent names.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * Folder that is shown, relative to the root of the workspace; empty for the whole.
+   *
+   * @generated from field: string subdir = 3;
+   */
+  subdir: string;
+
+  /**
+   * The most that may be done in it; unspecified means read-only.
+   *
+   * @generated from field: substrat.v1.LinkMode mode = 4;
+   */
+  mode: LinkMode;
+
+  /**
+   * Whether processes in it reach the network, whatever the workspace that it shows says.
+   *
+   * @generated from field: bool network = 5;
+   */
+  network: boolean;
+
+  /**
+   * Idempotency key, at most 128 bytes; empty for none.
+   *
+   * @generated from field: string request_id = 6;
+   */
+  requestId: string;
+};
+
+/**
+ * Describes the message substrat.v1.CreateViewRequest.
+ * Use `create(CreateViewRequestSchema)` to create a new message.
+ */
+export declare const CreateViewRequestSchema: GenMessage<CreateViewRequest>;
+
+/**
+ * Response of CreateView.
+ *
+ * @generated from message substrat.v1.CreateViewResponse
+ */
+export declare type CreateViewResponse = Message<"substrat.v1.CreateViewResponse"> & {
+  /**
+   * The view as created.
+   *
+   * @generated from field: substrat.v1.Workspace workspace = 1;
+   */
+  workspace?: Workspace | undefined;
+};
+
+/**
+ * Describes the message substrat.v1.CreateViewResponse.
+ * Use `create(CreateViewResponseSchema)` to create a new message.
+ */
+export declare const CreateViewResponseSchema: GenMessage<CreateViewResponse>;
+
+/**
+ * Request of UpdateWorkspace.
+ *
+ * @generated from message substrat.v1.UpdateWorkspaceRequest
+ */
+export declare type UpdateWorkspaceRequest = Message<"substrat.v1.UpdateWorkspaceRequest"> & {
+  /**
+   * Workspace, by name or id.
+   *
+   * @generated from field: string workspace = 1;
+   */
+  workspace: string;
+
+  /**
+   * Whether processes in it reach the network.
+   *
+   * @generated from field: bool network = 2;
+   */
+  network: boolean;
+
+  /**
+   * Variables to set; the others stay.
+   *
+   * @generated from field: map<string, string> env = 3;
+   */
+  env: { [key: string]: string };
+
+  /**
+   * Names of variables to remove.
+   *
+   * @generated from field: repeated string unset_env = 4;
+   */
+  unsetEnv: string[];
+
+  /**
+   * Limits to set; one that is named and 0 is removed.
+   *
+   * @generated from field: substrat.v1.WorkspaceLimits limits = 5;
+   */
+  limits?: WorkspaceLimits | undefined;
+
+  /**
+   * What is changed: network, env (with unset_env), limits.memory_bytes, limits.cpu_millis,
+   * limits.processes, limits.open_files, limits.file_size_bytes, limits.disk_bytes. When empty:
+   * whatever is not empty.
+   *
+   * @generated from field: google.protobuf.FieldMask update_mask = 6;
+   */
+  updateMask?: FieldMask | undefined;
+
+  /**
+   * Idempotency key, at most 128 bytes; empty for none.
+   *
+   * @generated from field: string request_id = 7;
+   */
+  requestId: string;
+};
+
+/**
+ * Describes the message substrat.v1.UpdateWorkspaceRequest.
+ * Use `create(UpdateWorkspaceRequestSchema)` to create a new message.
+ */
+export declare const UpdateWorkspaceRequestSchema: GenMessage<UpdateWorkspaceRequest>;
+
+/**
+ * Response of UpdateWorkspace.
+ *
+ * @generated from message substrat.v1.UpdateWorkspaceResponse
+ */
+export declare type UpdateWorkspaceResponse = Message<"substrat.v1.UpdateWorkspaceResponse"> & {
+  /**
+   * The workspace as changed.
+   *
+   * @generated from field: substrat.v1.Workspace workspace = 1;
+   */
+  workspace?: Workspace | undefined;
+};
+
+/**
+ * Describes the message substrat.v1.UpdateWorkspaceResponse.
+ * Use `create(UpdateWorkspaceResponseSchema)` to create a new message.
+ */
+export declare const UpdateWorkspaceResponseSchema: GenMessage<UpdateWorkspaceResponse>;
 
 /**
  * Request of GetWorkspace.
@@ -300,6 +489,13 @@ export declare type DeleteWorkspaceRequest = Message<"substrat.v1.DeleteWorkspac
    * @generated from field: string request_id = 2;
    */
   requestId: string;
+
+  /**
+   * Whether work in a Git worktree that is nowhere else may be lost: uncommitted or unpushed.
+   *
+   * @generated from field: bool force = 3;
+   */
+  force: boolean;
 };
 
 /**
@@ -336,7 +532,9 @@ export declare const DeleteWorkspaceResponseSchema: GenMessage<DeleteWorkspaceRe
  */
 export declare const WorkspaceService: GenService<{
   /**
-   * Creates a workspace with an empty root. ALREADY_EXISTS (WORKSPACE_EXISTS).
+   * Creates a workspace with an empty root, or with a worktree of a Git repository as its root.
+   * ALREADY_EXISTS (WORKSPACE_EXISTS); INVALID_ARGUMENT (WORKSPACE_INVALID); RESOURCE_EXHAUSTED
+   * (TREE_LIMIT) beyond 64 workspaces in each other.
    *
    * @generated from rpc substrat.v1.WorkspaceService.CreateWorkspace
    */
@@ -344,6 +542,29 @@ export declare const WorkspaceService: GenService<{
     methodKind: "unary";
     input: typeof CreateWorkspaceRequestSchema;
     output: typeof CreateWorkspaceResponseSchema;
+  },
+  /**
+   * Creates a view: a window on another workspace or on a folder of it. ALREADY_EXISTS
+   * (WORKSPACE_EXISTS); INVALID_ARGUMENT (PATH_INVALID, WORKSPACE_INVALID); RESOURCE_EXHAUSTED
+   * (TREE_LIMIT) beyond 16 views of each other.
+   *
+   * @generated from rpc substrat.v1.WorkspaceService.CreateView
+   */
+  createView: {
+    methodKind: "unary";
+    input: typeof CreateViewRequestSchema;
+    output: typeof CreateViewResponseSchema;
+  },
+  /**
+   * Changes network switch, variables or limits. They hold for processes that start from then on.
+   * INVALID_ARGUMENT (WORKSPACE_INVALID).
+   *
+   * @generated from rpc substrat.v1.WorkspaceService.UpdateWorkspace
+   */
+  updateWorkspace: {
+    methodKind: "unary";
+    input: typeof UpdateWorkspaceRequestSchema;
+    output: typeof UpdateWorkspaceResponseSchema;
   },
   /**
    * Returns one workspace.
@@ -377,7 +598,8 @@ export declare const WorkspaceService: GenService<{
     output: typeof LinkDirectoryResponseSchema;
   },
   /**
-   * Removes a link; the host folder stays. NOT_FOUND (LINK_NOT_FOUND).
+   * Removes a link, and what agents linked of what they saw through it; the folder stays.
+   * NOT_FOUND (LINK_NOT_FOUND).
    *
    * @generated from rpc substrat.v1.WorkspaceService.UnlinkDirectory
    */
@@ -387,8 +609,10 @@ export declare const WorkspaceService: GenService<{
     output: typeof UnlinkDirectoryResponseSchema;
   },
   /**
-   * Deletes a workspace with the files in its root; linked folders stay. FAILED_PRECONDITION
-   * (WORKSPACE_IN_USE) while agents or child workspaces are in it.
+   * Deletes a workspace with the files in its root and with its views; what agents linked of what
+   * they saw in it is unlinked. Linked folders stay, and so does what a view shows.
+   * FAILED_PRECONDITION (WORKSPACE_IN_USE) while agents are in it or in one of its views, or child
+   * workspaces in it.
    *
    * @generated from rpc substrat.v1.WorkspaceService.DeleteWorkspace
    */

@@ -3,13 +3,14 @@
 /* eslint-disable */
 
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import { file_google_protobuf_field_mask } from "@bufbuild/protobuf/wkt";
 import { file_substrat_v1_workspace } from "./workspace_pb.js";
 
 /**
  * Describes the file substrat/v1/workspace_service.proto.
  */
 export const file_substrat_v1_workspace_service = /*@__PURE__*/
-  fileDesc("CiNzdWJzdHJhdC92MS93b3Jrc3BhY2Vfc2VydmljZS5wcm90bxILc3Vic3RyYXQudjEiSgoWQ3JlYXRlV29ya3NwYWNlUmVxdWVzdBIMCgRuYW1lGAEgASgJEg4KBnBhcmVudBgCIAEoCRISCgpyZXF1ZXN0X2lkGAMgASgJIkQKF0NyZWF0ZVdvcmtzcGFjZVJlc3BvbnNlEikKCXdvcmtzcGFjZRgBIAEoCzIWLnN1YnN0cmF0LnYxLldvcmtzcGFjZSIoChNHZXRXb3Jrc3BhY2VSZXF1ZXN0EhEKCXdvcmtzcGFjZRgBIAEoCSJBChRHZXRXb3Jrc3BhY2VSZXNwb25zZRIpCgl3b3Jrc3BhY2UYASABKAsyFi5zdWJzdHJhdC52MS5Xb3Jrc3BhY2UiPgoVTGlzdFdvcmtzcGFjZXNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJIl0KFkxpc3RXb3Jrc3BhY2VzUmVzcG9uc2USKgoKd29ya3NwYWNlcxgBIAMoCzIWLnN1YnN0cmF0LnYxLldvcmtzcGFjZRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiiQEKFExpbmtEaXJlY3RvcnlSZXF1ZXN0EhEKCXdvcmtzcGFjZRgBIAEoCRIRCglob3N0X3BhdGgYAiABKAkSEgoKbW91bnRfcGF0aBgDIAEoCRIjCgRtb2RlGAQgASgOMhUuc3Vic3RyYXQudjEuTGlua01vZGUSEgoKcmVxdWVzdF9pZBgFIAEoCSJCChVMaW5rRGlyZWN0b3J5UmVzcG9uc2USKQoJd29ya3NwYWNlGAEgASgLMhYuc3Vic3RyYXQudjEuV29ya3NwYWNlIlMKFlVubGlua0RpcmVjdG9yeVJlcXVlc3QSEQoJd29ya3NwYWNlGAEgASgJEhIKCm1vdW50X3BhdGgYAiABKAkSEgoKcmVxdWVzdF9pZBgDIAEoCSJEChdVbmxpbmtEaXJlY3RvcnlSZXNwb25zZRIpCgl3b3Jrc3BhY2UYASABKAsyFi5zdWJzdHJhdC52MS5Xb3Jrc3BhY2UiPwoWRGVsZXRlV29ya3NwYWNlUmVxdWVzdBIRCgl3b3Jrc3BhY2UYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCSIvChdEZWxldGVXb3Jrc3BhY2VSZXNwb25zZRIUCgx3b3Jrc3BhY2VfaWQYASABKAkytAQKEFdvcmtzcGFjZVNlcnZpY2USXAoPQ3JlYXRlV29ya3NwYWNlEiMuc3Vic3RyYXQudjEuQ3JlYXRlV29ya3NwYWNlUmVxdWVzdBokLnN1YnN0cmF0LnYxLkNyZWF0ZVdvcmtzcGFjZVJlc3BvbnNlElMKDEdldFdvcmtzcGFjZRIgLnN1YnN0cmF0LnYxLkdldFdvcmtzcGFjZVJlcXVlc3QaIS5zdWJzdHJhdC52MS5HZXRXb3Jrc3BhY2VSZXNwb25zZRJZCg5MaXN0V29ya3NwYWNlcxIiLnN1YnN0cmF0LnYxLkxpc3RXb3Jrc3BhY2VzUmVxdWVzdBojLnN1YnN0cmF0LnYxLkxpc3RXb3Jrc3BhY2VzUmVzcG9uc2USVgoNTGlua0RpcmVjdG9yeRIhLnN1YnN0cmF0LnYxLkxpbmtEaXJlY3RvcnlSZXF1ZXN0GiIuc3Vic3RyYXQudjEuTGlua0RpcmVjdG9yeVJlc3BvbnNlElwKD1VubGlua0RpcmVjdG9yeRIjLnN1YnN0cmF0LnYxLlVubGlua0RpcmVjdG9yeVJlcXVlc3QaJC5zdWJzdHJhdC52MS5VbmxpbmtEaXJlY3RvcnlSZXNwb25zZRJcCg9EZWxldGVXb3Jrc3BhY2USIy5zdWJzdHJhdC52MS5EZWxldGVXb3Jrc3BhY2VSZXF1ZXN0GiQuc3Vic3RyYXQudjEuRGVsZXRlV29ya3NwYWNlUmVzcG9uc2ViBnByb3RvMw", [file_substrat_v1_workspace]);
+  fileDesc("CiNzdWJzdHJhdC92MS93b3Jrc3BhY2Vfc2VydmljZS5wcm90bxILc3Vic3RyYXQudjEimAIKFkNyZWF0ZVdvcmtzcGFjZVJlcXVlc3QSDAoEbmFtZRgBIAEoCRIOCgZwYXJlbnQYAiABKAkSEgoKcmVxdWVzdF9pZBgDIAEoCRIPCgduZXR3b3JrGAQgASgIEjkKA2VudhgFIAMoCzIsLnN1YnN0cmF0LnYxLkNyZWF0ZVdvcmtzcGFjZVJlcXVlc3QuRW52RW50cnkSLAoGbGltaXRzGAYgASgLMhwuc3Vic3RyYXQudjEuV29ya3NwYWNlTGltaXRzEiYKA2dpdBgHIAEoCzIZLnN1YnN0cmF0LnYxLldvcmtzcGFjZUdpdBoqCghFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIkQKF0NyZWF0ZVdvcmtzcGFjZVJlc3BvbnNlEikKCXdvcmtzcGFjZRgBIAEoCzIWLnN1YnN0cmF0LnYxLldvcmtzcGFjZSKOAQoRQ3JlYXRlVmlld1JlcXVlc3QSEQoJd29ya3NwYWNlGAEgASgJEgwKBG5hbWUYAiABKAkSDgoGc3ViZGlyGAMgASgJEiMKBG1vZGUYBCABKA4yFS5zdWJzdHJhdC52MS5MaW5rTW9kZRIPCgduZXR3b3JrGAUgASgIEhIKCnJlcXVlc3RfaWQYBiABKAkiPwoSQ3JlYXRlVmlld1Jlc3BvbnNlEikKCXdvcmtzcGFjZRgBIAEoCzIWLnN1YnN0cmF0LnYxLldvcmtzcGFjZSKpAgoWVXBkYXRlV29ya3NwYWNlUmVxdWVzdBIRCgl3b3Jrc3BhY2UYASABKAkSDwoHbmV0d29yaxgCIAEoCBI5CgNlbnYYAyADKAsyLC5zdWJzdHJhdC52MS5VcGRhdGVXb3Jrc3BhY2VSZXF1ZXN0LkVudkVudHJ5EhEKCXVuc2V0X2VudhgEIAMoCRIsCgZsaW1pdHMYBSABKAsyHC5zdWJzdHJhdC52MS5Xb3Jrc3BhY2VMaW1pdHMSLwoLdXBkYXRlX21hc2sYBiABKAsyGi5nb29nbGUucHJvdG9idWYuRmllbGRNYXNrEhIKCnJlcXVlc3RfaWQYByABKAkaKgoIRW52RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJEChdVcGRhdGVXb3Jrc3BhY2VSZXNwb25zZRIpCgl3b3Jrc3BhY2UYASABKAsyFi5zdWJzdHJhdC52MS5Xb3Jrc3BhY2UiKAoTR2V0V29ya3NwYWNlUmVxdWVzdBIRCgl3b3Jrc3BhY2UYASABKAkiQQoUR2V0V29ya3NwYWNlUmVzcG9uc2USKQoJd29ya3NwYWNlGAEgASgLMhYuc3Vic3RyYXQudjEuV29ya3NwYWNlIj4KFUxpc3RXb3Jrc3BhY2VzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCSJdChZMaXN0V29ya3NwYWNlc1Jlc3BvbnNlEioKCndvcmtzcGFjZXMYASADKAsyFi5zdWJzdHJhdC52MS5Xb3Jrc3BhY2USFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIokBChRMaW5rRGlyZWN0b3J5UmVxdWVzdBIRCgl3b3Jrc3BhY2UYASABKAkSEQoJaG9zdF9wYXRoGAIgASgJEhIKCm1vdW50X3BhdGgYAyABKAkSIwoEbW9kZRgEIAEoDjIVLnN1YnN0cmF0LnYxLkxpbmtNb2RlEhIKCnJlcXVlc3RfaWQYBSABKAkiQgoVTGlua0RpcmVjdG9yeVJlc3BvbnNlEikKCXdvcmtzcGFjZRgBIAEoCzIWLnN1YnN0cmF0LnYxLldvcmtzcGFjZSJTChZVbmxpbmtEaXJlY3RvcnlSZXF1ZXN0EhEKCXdvcmtzcGFjZRgBIAEoCRISCgptb3VudF9wYXRoGAIgASgJEhIKCnJlcXVlc3RfaWQYAyABKAkiRAoXVW5saW5rRGlyZWN0b3J5UmVzcG9uc2USKQoJd29ya3NwYWNlGAEgASgLMhYuc3Vic3RyYXQudjEuV29ya3NwYWNlIk4KFkRlbGV0ZVdvcmtzcGFjZVJlcXVlc3QSEQoJd29ya3NwYWNlGAEgASgJEhIKCnJlcXVlc3RfaWQYAiABKAkSDQoFZm9yY2UYAyABKAgiLwoXRGVsZXRlV29ya3NwYWNlUmVzcG9uc2USFAoMd29ya3NwYWNlX2lkGAEgASgJMuEFChBXb3Jrc3BhY2VTZXJ2aWNlElwKD0NyZWF0ZVdvcmtzcGFjZRIjLnN1YnN0cmF0LnYxLkNyZWF0ZVdvcmtzcGFjZVJlcXVlc3QaJC5zdWJzdHJhdC52MS5DcmVhdGVXb3Jrc3BhY2VSZXNwb25zZRJNCgpDcmVhdGVWaWV3Eh4uc3Vic3RyYXQudjEuQ3JlYXRlVmlld1JlcXVlc3QaHy5zdWJzdHJhdC52MS5DcmVhdGVWaWV3UmVzcG9uc2USXAoPVXBkYXRlV29ya3NwYWNlEiMuc3Vic3RyYXQudjEuVXBkYXRlV29ya3NwYWNlUmVxdWVzdBokLnN1YnN0cmF0LnYxLlVwZGF0ZVdvcmtzcGFjZVJlc3BvbnNlElMKDEdldFdvcmtzcGFjZRIgLnN1YnN0cmF0LnYxLkdldFdvcmtzcGFjZVJlcXVlc3QaIS5zdWJzdHJhdC52MS5HZXRXb3Jrc3BhY2VSZXNwb25zZRJZCg5MaXN0V29ya3NwYWNlcxIiLnN1YnN0cmF0LnYxLkxpc3RXb3Jrc3BhY2VzUmVxdWVzdBojLnN1YnN0cmF0LnYxLkxpc3RXb3Jrc3BhY2VzUmVzcG9uc2USVgoNTGlua0RpcmVjdG9yeRIhLnN1YnN0cmF0LnYxLkxpbmtEaXJlY3RvcnlSZXF1ZXN0GiIuc3Vic3RyYXQudjEuTGlua0RpcmVjdG9yeVJlc3BvbnNlElwKD1VubGlua0RpcmVjdG9yeRIjLnN1YnN0cmF0LnYxLlVubGlua0RpcmVjdG9yeVJlcXVlc3QaJC5zdWJzdHJhdC52MS5VbmxpbmtEaXJlY3RvcnlSZXNwb25zZRJcCg9EZWxldGVXb3Jrc3BhY2USIy5zdWJzdHJhdC52MS5EZWxldGVXb3Jrc3BhY2VSZXF1ZXN0GiQuc3Vic3RyYXQudjEuRGVsZXRlV29ya3NwYWNlUmVzcG9uc2ViBnByb3RvMw", [file_google_protobuf_field_mask, file_substrat_v1_workspace]);
 
 /**
  * Describes the message substrat.v1.CreateWorkspaceRequest.
@@ -26,74 +27,102 @@ export const CreateWorkspaceResponseSchema = /*@__PURE__*/
   messageDesc(file_substrat_v1_workspace_service, 1);
 
 /**
+ * Describes the message substrat.v1.CreateViewRequest.
+ * Use `create(CreateViewRequestSchema)` to create a new message.
+ */
+export const CreateViewRequestSchema = /*@__PURE__*/
+  messageDesc(file_substrat_v1_workspace_service, 2);
+
+/**
+ * Describes the message substrat.v1.CreateViewResponse.
+ * Use `create(CreateViewResponseSchema)` to create a new message.
+ */
+export const CreateViewResponseSchema = /*@__PURE__*/
+  messageDesc(file_substrat_v1_workspace_service, 3);
+
+/**
+ * Describes the message substrat.v1.UpdateWorkspaceRequest.
+ * Use `create(UpdateWorkspaceRequestSchema)` to create a new message.
+ */
+export const UpdateWorkspaceRequestSchema = /*@__PURE__*/
+  messageDesc(file_substrat_v1_workspace_service, 4);
+
+/**
+ * Describes the message substrat.v1.UpdateWorkspaceResponse.
+ * Use `create(UpdateWorkspaceResponseSchema)` to create a new message.
+ */
+export const UpdateWorkspaceResponseSchema = /*@__PURE__*/
+  messageDesc(file_substrat_v1_workspace_service, 5);
+
+/**
  * Describes the message substrat.v1.GetWorkspaceRequest.
  * Use `create(GetWorkspaceRequestSchema)` to create a new message.
  */
 export const GetWorkspaceRequestSchema = /*@__PURE__*/
-  messageDesc(file_substrat_v1_workspace_service, 2);
+  messageDesc(file_substrat_v1_workspace_service, 6);
 
 /**
  * Describes the message substrat.v1.GetWorkspaceResponse.
  * Use `create(GetWorkspaceResponseSchema)` to create a new message.
  */
 export const GetWorkspaceResponseSchema = /*@__PURE__*/
-  messageDesc(file_substrat_v1_workspace_service, 3);
+  messageDesc(file_substrat_v1_workspace_service, 7);
 
 /**
  * Describes the message substrat.v1.ListWorkspacesRequest.
  * Use `create(ListWorkspacesRequestSchema)` to create a new message.
  */
 export const ListWorkspacesRequestSchema = /*@__PURE__*/
-  messageDesc(file_substrat_v1_workspace_service, 4);
+  messageDesc(file_substrat_v1_workspace_service, 8);
 
 /**
  * Describes the message substrat.v1.ListWorkspacesResponse.
  * Use `create(ListWorkspacesResponseSchema)` to create a new message.
  */
 export const ListWorkspacesResponseSchema = /*@__PURE__*/
-  messageDesc(file_substrat_v1_workspace_service, 5);
+  messageDesc(file_substrat_v1_workspace_service, 9);
 
 /**
  * Describes the message substrat.v1.LinkDirectoryRequest.
  * Use `create(LinkDirectoryRequestSchema)` to create a new message.
  */
 export const LinkDirectoryRequestSchema = /*@__PURE__*/
-  messageDesc(file_substrat_v1_workspace_service, 6);
+  messageDesc(file_substrat_v1_workspace_service, 10);
 
 /**
  * Describes the message substrat.v1.LinkDirectoryResponse.
  * Use `create(LinkDirectoryResponseSchema)` to create a new message.
  */
 export const LinkDirectoryResponseSchema = /*@__PURE__*/
-  messageDesc(file_substrat_v1_workspace_service, 7);
+  messageDesc(file_substrat_v1_workspace_service, 11);
 
 /**
  * Describes the message substrat.v1.UnlinkDirectoryRequest.
  * Use `create(UnlinkDirectoryRequestSchema)` to create a new message.
  */
 export const UnlinkDirectoryRequestSchema = /*@__PURE__*/
-  messageDesc(file_substrat_v1_workspace_service, 8);
+  messageDesc(file_substrat_v1_workspace_service, 12);
 
 /**
  * Describes the message substrat.v1.UnlinkDirectoryResponse.
  * Use `create(UnlinkDirectoryResponseSchema)` to create a new message.
  */
 export const UnlinkDirectoryResponseSchema = /*@__PURE__*/
-  messageDesc(file_substrat_v1_workspace_service, 9);
+  messageDesc(file_substrat_v1_workspace_service, 13);
 
 /**
  * Describes the message substrat.v1.DeleteWorkspaceRequest.
  * Use `create(DeleteWorkspaceRequestSchema)` to create a new message.
  */
 export const DeleteWorkspaceRequestSchema = /*@__PURE__*/
-  messageDesc(file_substrat_v1_workspace_service, 10);
+  messageDesc(file_substrat_v1_workspace_service, 14);
 
 /**
  * Describes the message substrat.v1.DeleteWorkspaceResponse.
  * Use `create(DeleteWorkspaceResponseSchema)` to create a new message.
  */
 export const DeleteWorkspaceResponseSchema = /*@__PURE__*/
-  messageDesc(file_substrat_v1_workspace_service, 11);
+  messageDesc(file_substrat_v1_workspace_service, 15);
 
 /**
  * Creates workspaces and decides what they show. A workspace is named by its name, its id or a
