@@ -18,7 +18,7 @@ use crate::engine;
 use crate::journal;
 use crate::launcher::egress::Endpoint;
 use crate::model::{Policy, ProviderPolicy, Resume};
-use crate::provider::scripted;
+use crate::provider::{self, program, scripted};
 use crate::service::DEFAULT_PROVIDER;
 
 /// Why a configuration cannot be used.
@@ -213,6 +213,12 @@ const KEYS: &[Key] = &[
         description: "how long answers to a broadcast are collected that names no time",
     },
     Key {
+        name: "program.turn_seconds",
+        default: || Value::Integer(3600),
+        fits: number(0, 31_536_000),
+        description: "how long a turn of a program may take; 0 for any time",
+    },
+    Key {
         name: "requests.retention_seconds",
         default: || Value::Integer(86_400),
         fits: number(60, 31_536_000),
@@ -271,6 +277,12 @@ const KEYS: &[Key] = &[
         default: || Value::Integer(4),
         fits: number(1, 100_000),
         description: "live instances of a provider that has no setting of its own",
+    },
+    Key {
+        name: "slots.program",
+        default: || Value::Integer(16),
+        fits: number(1, 100_000),
+        description: "live programs",
     },
     Key {
         name: "slots.scripted",
@@ -438,7 +450,8 @@ impl Config {
 
     /// Slots of each provider.
     pub fn slots(&self) -> BTreeMap<String, usize> {
-        BTreeMap::from([("scripted".to_owned(), self.size("slots.scripted"))])
+        let slots = |name: &str| (name.to_owned(), self.size(&format!("slots.{name}")));
+        ["program", "scripted"].map(slots).into()
     }
 
     /// Threads that may be blocked at once: by running scripts, by those that wait for an answer,
@@ -450,6 +463,14 @@ impl Config {
     /// After how long a silent client of an attached stream is taken for dead.
     pub fn attach_silence(&self) -> Duration {
         Duration::from_secs(self.number("attach.silence_seconds"))
+    }
+
+    /// Settings of the providers.
+    pub fn providers(&self) -> provider::Settings {
+        let seconds = self.number("program.turn_seconds");
+        let turn = (seconds > 0).then(|| Duration::from_secs(seconds));
+        let program = program::Settings { turn };
+        provider::Settings { scripted: self.scripted(), program }
     }
 
     /// Limits of scripts.
@@ -483,7 +504,7 @@ impl Config {
     }
 
     /// What the core may do.
-    pub fn policy(&self, providers: &[crate::provider::Info]) -> Policy {
+    pub fn policy(&self, providers: &[provider::Info]) -> Policy {
         let slots = self.slots();
         let default = self.size("slots.default");
         let providers = providers.iter().map(|info| {

@@ -1,5 +1,6 @@
 //! A daemon from start to end.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ use crate::projection::Worker;
 use crate::provider::{self, Provider};
 use crate::recovery::{self, Recovered, Report};
 use crate::service::{About, Api, Sockets, bind};
-use crate::workspace::{Files, SandboxReport};
+use crate::workspace::{Files, SandboxPolicy, SandboxReport};
 
 /// What a daemon is started with.
 #[derive(Debug, Clone)]
@@ -233,12 +234,14 @@ async fn serve(
     config: &Config,
     stderr: Option<std::fs::File>,
 ) -> Result<(), RunError> {
-    let providers = provider::all(config.scripted());
+    let files = Files::new(home.path().join("workspaces"), home.path());
     let socket = options.socket.clone().unwrap_or_else(|| home.path().join("substratd.sock"));
     // Before anything is written. Who connects now is served in a moment.
     let users = config.allowed_users();
     let (listener, bound) = bind(&socket, !users.is_empty())
         .map_err(|error| RunError::Socket { path: socket.clone(), error })?;
+    let launcher = launcher(home, config, &files).await?;
+    let providers = provider::all(config.providers(), &launcher);
     let Started { recovered, took, disk, ids } = recover(home, config, &providers)?;
     let Recovered { state, effects, writer, projector, report } = recovered;
     let journal = Journal::start(writer).map_err(io("starting the journal"))?;
@@ -251,8 +254,6 @@ async fn serve(
         .map_err(io("starting the projections"))?;
     let (journal_handle, worker_handle) = (journal.clone(), worker.clone());
     let tail = Arc::new(Tail { journal, worker, at_checkpoint: AtomicU64::new(0) });
-    let files = Files::new(home.path().join("workspaces"), home.path());
-    let launcher = launcher(home, config, files.clone())?;
     let shells = LaunchedShells::new(launcher.clone(), &home.path().join("shells"));
     let shells = shells.map_err(io("making the folder of shells"))?;
     let infos: Vec<_> = providers.iter().map(|provider| provider.info()).collect();
@@ -270,7 +271,7 @@ async fn serve(
     let policy = config.policy(&infos);
     let (engine, handle) = Engine::new(state, effects, policy, Box::new(ids), archive, parts);
     let about = about(home, config, report, took, tail);
-    let api = Api::new(handle.clone(), files, launcher, about);
+    let api = Api::new(handle.clone(), files, launcher.clone(), about);
     let (stop, stopped) = oneshot::channel::<()>();
     let mut server = std::pin::pin!(api.serve(listener, &users, async move {
         // A dropped sender means the same.
@@ -278,6 +279,7 @@ async fn serve(
     }));
     let mut engine = std::pin::pin!(engine.run());
     let mut signals = std::pin::pin!(drain_on_signals(handle)?);
+    let mut probe = std::pin::pin!(probe(&launcher));
     ready(&socket, stderr)?;
     tracing::info!(socket = %socket.display(), "serving");
     let ended = tokio::select! {
@@ -287,6 +289,7 @@ async fn serve(
             Err(error) => error.to_string(),
         })),
         Ok(error) = projection_failed => Err(error.into()),
+        never = &mut probe => match never {},
         () = &mut signals => Err(RunError::Serve("the signals ended".to_owned())),
     };
     drop(bound);
@@ -304,13 +307,32 @@ async fn serve(
     Ok(())
 }
 
-/// What starts processes.
-fn launcher(home: &Home, config: &Config, files: Files) -> Result<Launcher, RunError> {
+/// What starts the processes of agents. Those of a daemon that was killed are ended.
+async fn launcher(home: &Home, config: &Config, files: &Files) -> Result<Launcher, RunError> {
     let program = std::env::current_exe().map_err(io("finding this program"))?;
-    let settings = config.sandbox();
+    let folder = home.path().join("run");
     let launcher =
-        Launcher::new(&home.path().join("run"), &program, files, settings, config.endpoints());
-    launcher.map_err(io("preparing to start processes"))
+        Launcher::new(&folder, &program, files.clone(), config.sandbox(), config.endpoints())
+            .map_err(io("preparing to start processes"))?;
+    let ended = launcher.end_leftovers().await.map_err(io("ending what an earlier daemon left"))?;
+    if ended > 0 {
+        tracing::warn!(processes = ended, "ended what an earlier daemon left");
+    }
+    Ok(launcher)
+}
+
+/// Says whether processes can be kept in a sandbox here. Who starts the first one does not wait
+/// for that.
+async fn probe(launcher: &Launcher) -> Infallible {
+    if launcher.settings().policy == SandboxPolicy::Off {
+        tracing::warn!("processes of agents run without a sandbox: sandbox.policy is \"off\"");
+    } else {
+        match launcher.sandbox().await {
+            Ok(found) => tracing::info!(bubblewrap = %found.path.display(), "the sandbox works"),
+            Err(error) => tracing::warn!(%error, "there is no sandbox here"),
+        }
+    }
+    std::future::pending().await
 }
 
 fn about(

@@ -16,6 +16,7 @@ use crate::model::{
     AgentId, CallFailure, CallId, Command, Event, Json, Outcome, Rejection, Request, State, Tool,
     TurnId,
 };
+use crate::provider::Objection;
 
 /// What a tool call returns whose outcome nobody knows.
 const UNKNOWN: &str = "[Interrupted: outcome unknown]";
@@ -203,24 +204,28 @@ impl Handle {
         }
     }
 
-    /// What its provider has against the instructions of an agent that is to be spawned: an error
-    /// in a script is told to who wrote it, not only to the child.
+    /// What its provider has against an agent that is to be spawned: an error in a script is told
+    /// to who wrote it, not only to the child.
     async fn objection(&self, parent: AgentId, args: &Json) -> Option<Rejection> {
         // What does not read is for the core to say.
         let Ok(Tool::SpawnAgent(new)) = Tool::parse(SPAWN, args.get()) else { return None };
-        let provider = match new.provider.filter(|name| !name.is_empty()) {
-            Some(name) => name,
-            None => {
-                let inherited = move |state: &State| {
-                    state.agent(parent).map(|agent| agent.session.provider.to_string())
-                };
-                self.read(inherited).await.ok()??
-            }
+        let inherited = move |state: &State| {
+            let session = &state.agent(parent)?.session;
+            Some((session.provider.to_string(), session.model.clone()))
         };
+        let (theirs, inherited) = self.read(inherited).await.ok()??;
+        let given = |text: Option<String>| text.filter(|text| !text.is_empty());
+        let provider = given(new.provider).unwrap_or_else(|| theirs.clone());
+        let inherited = inherited.filter(|_| provider == theirs).map(|model| model.to_string());
+        let model = given(new.model).or(inherited);
         let mut known = self.providers().iter();
         let provider = known.find(|known| known.info().name == provider)?;
-        let problem = provider.check(&new.instructions).err()?;
-        Some(Rejection::ScriptInvalid { name: new.name, problem })
+        Some(match provider.check(&new.instructions, model.as_deref()).err()? {
+            Objection::Instructions(problem) => {
+                Rejection::ScriptInvalid { name: new.name, problem }
+            }
+            Objection::Model(problem) => Rejection::ModelInvalid { name: new.name, problem },
+        })
     }
 
     /// The result of a call, from the log.

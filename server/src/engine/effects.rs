@@ -7,7 +7,7 @@ use super::shell::Met;
 use crate::launcher::limits::Hit;
 use crate::model::{
     AgentId, CallId, Command, Effect, Json, Name, RunCommand, SessionId, Tool, TurnId, World,
-    recent,
+    offered, recent,
 };
 use crate::provider::Spec;
 
@@ -28,16 +28,17 @@ impl Driver {
                     .agent(agent)
                     .map_or_else(|| Name::known("?"), |agent| agent.name.clone());
                 let owner = Owner { agent, name, session, provider: named };
-                let spec = Spec { model, instructions, saved };
+                let spec = Spec { model, instructions, saved, tool_socket: None };
                 self.runners.open(owner, provider, spec, &self.sockets, &self.handle);
             }
-            Effect::StartTurn { session, agent, turn, seq, prompt, messages } => {
+            Effect::StartTurn { session, agent, turn, seq, prompt, messages, world } => {
                 let outputs = self.handle.outputs();
                 let output = outputs.get(agent).filter(|output| output.turn_seq == seq);
                 let output = output.unwrap_or_else(|| outputs.begin(agent, seq));
-                let started =
-                    self.runners.start_turn(session, Turn { id: turn, prompt, messages, output });
-                if !started {
+                let agent = self.core.state().agent(agent);
+                let tools = agent.map(|agent| offered(agent).collect()).unwrap_or_default();
+                let turn = Turn { id: turn, prompt, messages, world, tools, output };
+                if !self.runners.start_turn(session, turn) {
                     self.lost(session);
                 }
             }

@@ -92,8 +92,16 @@ pub trait Archive: Send + Sync {
 
 /// Opens and closes the socket on which a live session's processes call its tools.
 pub trait ToolSockets: Send + Sync {
-    /// Opens the socket of an agent; it closes when the guard is dropped.
-    fn open(&self, agent: AgentId, session: SessionId, handle: Handle) -> io::Result<SocketGuard>;
+    /// Opens the socket of an agent.
+    fn open(&self, agent: AgentId, session: SessionId, handle: Handle) -> io::Result<ToolSocket>;
+}
+
+/// A tool socket that is open until this is dropped.
+pub struct ToolSocket {
+    /// Where it is.
+    pub path: std::path::PathBuf,
+    /// Closes it when dropped.
+    pub guard: SocketGuard,
 }
 
 /// Closes a tool socket when it is dropped.

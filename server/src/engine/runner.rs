@@ -18,10 +18,10 @@ use tokio_util::task::TaskTracker;
 use super::handle::{Handle, Report};
 use super::history;
 use super::output::TurnOutput;
-use super::{SocketGuard, ToolSockets};
+use super::{ToolSocket, ToolSockets};
 use crate::model::{
-    AgentId, Command, FailureClass, Json, LimitKind, Message, Name, Saved, SessionId, TurnEnd,
-    TurnId, Usage,
+    AgentId, Command, FailureClass, Json, LimitKind, Message, Name, Saved, SessionId, ToolSpec,
+    TurnEnd, TurnId, Usage, World,
 };
 use crate::provider::history::History;
 use crate::provider::retry::Retry;
@@ -32,6 +32,10 @@ pub(super) struct Turn {
     pub(super) id: TurnId,
     pub(super) prompt: Arc<str>,
     pub(super) messages: Vec<Message>,
+    /// What the agent sees.
+    pub(super) world: Option<World>,
+    /// What it is offered.
+    pub(super) tools: Vec<&'static ToolSpec>,
     pub(super) output: Arc<TurnOutput>,
 }
 
@@ -70,7 +74,7 @@ impl Runners {
         &mut self,
         owner: Owner,
         provider: Option<Arc<dyn Provider>>,
-        spec: Spec,
+        mut spec: Spec,
         sockets: &Arc<dyn ToolSockets>,
         handle: &Handle,
     ) {
@@ -83,6 +87,9 @@ impl Runners {
             true => sockets.open(owner.agent, session, handle.clone()).map(Some),
             false => Ok(None),
         };
+        if let Ok(Some(socket)) = &socket {
+            spec.tool_socket = Some(socket.path.clone());
+        }
         let task = Task { owner, provider, spec, handle: handle.clone(), instance: None, socket };
         let closed = close.clone();
         let handle = handle.clone();
@@ -181,7 +188,7 @@ struct Task {
     handle: Handle,
     instance: Option<Box<dyn Instance>>,
     /// Held while the session is live.
-    socket: std::io::Result<Option<SocketGuard>>,
+    socket: std::io::Result<Option<ToolSocket>>,
 }
 
 impl Task {
@@ -224,6 +231,9 @@ impl Task {
             text: turn.prompt,
             messages: turn.messages.into(),
             agent: self.owner.name.clone(),
+            turn: turn.id,
+            world: turn.world,
+            tools: turn.tools.into(),
         };
         let retry = Retry::default();
         let mut attempt = 1;

@@ -351,7 +351,8 @@ impl Launcher {
     }
 }
 
-/// Gives a program a second name, under which it stays when its file is replaced.
+/// Gives a program a second name, under which it stays when its file is replaced. Where there is
+/// no room for that, its own has to do.
 #[expect(clippy::disallowed_methods, reason = "a file for a run of the daemon")]
 fn keep(program: &Path, kept: &Path) -> io::Result<PathBuf> {
     match std::fs::remove_file(kept) {
@@ -359,10 +360,17 @@ fn keep(program: &Path, kept: &Path) -> io::Result<PathBuf> {
         _ => {}
     }
     // Fails across file systems, and for a file of another user.
-    if std::fs::hard_link(program, kept).is_err() {
-        std::fs::copy(program, kept)?;
+    if std::fs::hard_link(program, kept).is_ok() {
+        return Ok(kept.to_owned());
     }
-    Ok(kept.to_owned())
+    match std::fs::copy(program, kept) {
+        Ok(_) => Ok(kept.to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+            std::fs::remove_file(kept)?;
+            Ok(program.to_owned())
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Pipes for a process: the near ends, and what it is given.

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::UnixStream;
 use tokio::process::Child;
+use tokio::sync::mpsc;
 
 use super::Error;
 use super::bounds::{self, Bound, Bounds, Watched};
@@ -281,6 +282,12 @@ impl Process {
         self.watched.hits.recv().await
     }
 
+    /// Takes the limits that it hits out of [`Self::hit`], to wait for them beside its end. They
+    /// end when the process has ended and all is told.
+    pub fn take_hits(&mut self) -> mpsc::Receiver<Hit> {
+        std::mem::replace(&mut self.watched.hits, mpsc::channel(1).1)
+    }
+
     /// Waits until no process of it is left.
     async fn ended(&mut self) {
         // Fails only for one that was waited for.
@@ -311,6 +318,7 @@ impl Process {
             if tokio::time::timeout(KILLED, self.wait()).await.is_err() {
                 tracing::error!(pid = self.pid(), "a process does not end although it was killed");
                 self.exit = Some(Exit::Gone);
+                self.watched.end();
             }
         }
         self.exit.unwrap_or(Exit::Gone)

@@ -49,6 +49,8 @@ pub enum Effect {
         prompt: Arc<str>,
         /// The messages in it.
         messages: Vec<Message>,
+        /// What the agent sees; none if it has no workspace.
+        world: Option<World>,
     },
     /// End the running turn.
     CancelTurn {
@@ -157,6 +159,7 @@ pub fn effect(state: &State, entry: &Entry) -> Option<Effect> {
                 seq: entry.seq,
                 prompt: data.prompt.clone(),
                 messages: messages.collect(),
+                world: state.world(agent),
             }
         }
         Event::TurnCancelling(data) => Effect::CancelTurn { session: session?, turn: data.turn_id },

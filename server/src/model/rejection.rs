@@ -89,6 +89,14 @@ pub enum Rejection {
         /// What its provider says.
         problem: String,
     },
+    /// The model of a new agent is missing, or none that its provider can use.
+    #[error("the model of {name:?} is refused: {problem}")]
+    ModelInvalid {
+        /// Name of the agent.
+        name: String,
+        /// What its provider says.
+        problem: String,
+    },
     /// There is no such tool.
     #[error("no tool {name:?}")]
     ToolUnknown {
@@ -424,6 +432,11 @@ impl Rejection {
             Self::ProviderUnknown { known, .. } => format!("use one of: {}", known.join(", ")),
             Self::ScriptInvalid { .. } => {
                 "mend the script, or name the provider that the instructions are for".into()
+            }
+            Self::ModelInvalid { .. } => {
+                "give a model that the provider can use; that of a program agent is its command \
+                 line"
+                    .into()
             }
             Self::ToolUnknown { known, .. } => format!("there are: {}", known.join(", ")),
             Self::ArgumentsInvalid { .. } => "give them as the tool's input schema says".into(),

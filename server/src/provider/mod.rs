@@ -3,9 +3,11 @@
 //! Adding one is a file or folder here and a line in [`all`].
 
 pub mod history;
+pub mod program;
 pub mod retry;
 pub mod scripted;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +15,10 @@ use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use self::history::History;
-use crate::model::{Blob, FailureClass, Json, LimitKind, Message, Name, Saved, Usage};
+use crate::launcher::Launcher;
+use crate::model::{
+    Blob, FailureClass, Json, LimitKind, Message, Name, Saved, ToolSpec, TurnId, Usage, World,
+};
 
 /// What a piece of output is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +64,8 @@ pub struct Spec {
     pub instructions: Arc<str>,
     /// What to resume from.
     pub saved: Option<Blob>,
+    /// The agent's tool socket, for a provider whose processes call tools there.
+    pub tool_socket: Option<PathBuf>,
 }
 
 /// What a turn is run with.
@@ -70,6 +77,21 @@ pub struct Prompt {
     pub messages: Arc<[Message]>,
     /// Name of the agent.
     pub agent: Name,
+    /// The turn.
+    pub turn: TurnId,
+    /// What the agent sees; none if it has no workspace.
+    pub world: Option<World>,
+    /// The tools that it is offered.
+    pub tools: Arc<[&'static ToolSpec]>,
+}
+
+/// What a provider has against an agent that is to be created.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Objection {
+    /// Its instructions are none that can be followed.
+    Instructions(String),
+    /// Its model is missing, or is none.
+    Model(String),
 }
 
 /// Why a turn or a session failed.
@@ -132,8 +154,8 @@ pub trait TurnIo: Send + Sync {
 pub trait Provider: Send + Sync {
     /// What is known of it.
     fn info(&self) -> Info;
-    /// Checks instructions before an agent is created with them.
-    fn check(&self, instructions: &str) -> Result<(), String>;
+    /// Checks instructions and model before an agent is created with them.
+    fn check(&self, instructions: &str, model: Option<&str>) -> Result<(), Objection>;
     /// Opens a session.
     fn open(&self, spec: Spec) -> BoxFuture<'_, Result<Box<dyn Instance>, Failure>>;
 }
@@ -150,7 +172,19 @@ pub trait Instance: Send {
     fn suspend(self: Box<Self>) -> BoxFuture<'static, Result<Saved, Failure>>;
 }
 
+/// Settings of the providers.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Limits of scripts.
+    pub scripted: scripted::Settings,
+    /// Bounds of programs.
+    pub program: program::Settings,
+}
+
 /// The providers of this build.
-pub fn all(scripted: scripted::Settings) -> Vec<Arc<dyn Provider>> {
-    vec![Arc::new(scripted::Scripted::new(scripted))]
+pub fn all(settings: Settings, launcher: &Launcher) -> Vec<Arc<dyn Provider>> {
+    vec![
+        Arc::new(program::Program::new(settings.program, launcher.clone())),
+        Arc::new(scripted::Scripted::new(settings.scripted)),
+    ]
 }

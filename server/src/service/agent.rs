@@ -1,6 +1,7 @@
 //! AgentService.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use substrat_proto::v1;
@@ -14,6 +15,7 @@ use crate::model::{
     Agent, AgentId, Answered, Command, Entry, Event, FailureClass, MessageId, NewAgent, Outcome,
     Party, Rejection, State, TurnId,
 };
+use crate::provider::Objection;
 
 /// Longest wait for a message in USER's inbox.
 const MAX_INBOX_WAIT: Duration = Duration::from_secs(3600);
@@ -54,33 +56,49 @@ impl Api {
         }
     }
 
-    fn check_instructions(&self, provider: &str, instructions: &str) -> Result<(), Status> {
+    fn check_with_provider(
+        &self,
+        provider: &str,
+        instructions: &str,
+        model: Option<&str>,
+    ) -> Result<(), Status> {
         let provider = if provider.is_empty() { super::DEFAULT_PROVIDER } else { provider };
         let mut known = self.engine.providers().iter();
         let Some(provider) = known.find(|known| known.info().name == provider) else {
             return Ok(()); // the core says which there are
         };
-        provider.check(instructions).map_err(|error| {
-            let message = match instructions.trim() {
-                "" => "no instructions were given".to_owned(),
-                _ => format!("the script does not run: {error}"),
-            };
-            let hint = "a scripted agent's instructions are a script with fn turn(prompt); see \
-                        docs/scripted.md";
-            status(Code::InvalidArgument, Reason::ScriptInvalid, message, hint)
+        provider.check(instructions, model).map_err(|objection| match objection {
+            Objection::Instructions(error) => {
+                let message = match instructions.trim() {
+                    "" => "no instructions were given".to_owned(),
+                    _ => format!("the script does not run: {error}"),
+                };
+                let hint = "a scripted agent's instructions are a script with fn turn(prompt); \
+                            see docs/scripted.md";
+                status(Code::InvalidArgument, Reason::ScriptInvalid, message, hint)
+            }
+            Objection::Model(problem) => {
+                let hint = "the model of a program agent is its command line, such as --model \
+                            'python3 agent.py'; see docs/program.md";
+                status(Code::InvalidArgument, Reason::ModelInvalid, problem, hint)
+            }
         })
     }
 
-    /// Checks the instructions of a new agent. Where they fail, a name or a reference that would
+    /// Checks instructions and model of a new agent. Where they fail, a name or a reference that would
     /// be refused comes first; not where they do not, since a repeated request is no duplicate.
     async fn check_new(&self, new: &v1::CreateAgentRequest) -> Result<(), Status> {
-        let checked = if new.parent.is_empty() || !new.provider.is_empty() {
-            self.check_instructions(&new.provider, &new.instructions)
-        } else {
-            let inherits = |_: &State, agent: &Agent| agent.session.provider.clone();
-            let provider = self.of_agent(new.parent.clone(), inherits).await?;
-            self.check_instructions(&provider, &new.instructions)
-        };
+        let (mut provider, mut model) = (new.provider.clone(), request::given(new.model.clone()));
+        if !new.parent.is_empty() && (provider.is_empty() || model.is_none()) {
+            let (theirs, inherited) = self.of_agent(new.parent.clone(), backend).await?;
+            if provider.is_empty() {
+                provider = theirs.to_string();
+            }
+            if *theirs == *provider {
+                model = model.or(inherited.map(|model| model.to_string()));
+            }
+        }
+        let checked = self.check_with_provider(&provider, &new.instructions, model.as_deref());
         if checked.is_err() {
             let (name, parent) = (new.name.clone(), request::given(new.parent.clone()));
             let workspace = request::given(new.workspace.clone());
@@ -163,6 +181,11 @@ fn answer_in(entry: &Entry, turn: TurnId) -> Option<Answer> {
         Event::TurnCancelled(_) => Some(Answer::Cancelled { turn }),
         _ => None,
     }
+}
+
+/// The provider of an agent, and its model.
+fn backend(_: &State, agent: &Agent) -> (Arc<str>, Option<Arc<str>>) {
+    (agent.session.provider.clone(), agent.session.model.clone())
 }
 
 fn odd(outcome: &Outcome) -> Status {
@@ -254,9 +277,8 @@ impl AgentService for Api {
         }
         let named = |name: &str| mask.iter().any(|path| path == name);
         if named("instructions") {
-            let inherits = |_: &State, agent: &Agent| agent.session.provider.clone();
-            let provider = self.of_agent(message.agent.clone(), inherits).await?;
-            self.check_instructions(&provider, &message.instructions)?;
+            let (provider, model) = self.of_agent(message.agent.clone(), backend).await?;
+            self.check_with_provider(&provider, &message.instructions, model.as_deref())?;
         }
         let metadata: BTreeMap<String, Option<String>> = if named("metadata") {
             let labels = message.metadata.into_iter();

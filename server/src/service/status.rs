@@ -53,6 +53,8 @@ reasons! {
     ProviderUnknown = "PROVIDER_UNKNOWN",
     /// The instructions are no script that runs.
     ScriptInvalid = "SCRIPT_INVALID",
+    /// The model is missing, or none that the provider can use.
+    ModelInvalid = "MODEL_INVALID",
     /// There is no such tool.
     ToolUnknown = "TOOL_UNKNOWN",
     /// The arguments of a tool call are not those of the tool.
@@ -231,6 +233,7 @@ fn classify(rejection: &Rejection) -> (Code, Reason) {
         Rejection::MetadataInvalid { .. } => (InvalidArgument, Reason::MetadataInvalid),
         Rejection::ProviderUnknown { .. } => (NotFound, Reason::ProviderUnknown),
         Rejection::ScriptInvalid { .. } => (InvalidArgument, Reason::ScriptInvalid),
+        Rejection::ModelInvalid { .. } => (InvalidArgument, Reason::ModelInvalid),
         Rejection::ToolUnknown { .. } => (NotFound, Reason::ToolUnknown),
         Rejection::ArgumentsInvalid { .. } => (InvalidArgument, Reason::ArgumentsInvalid),
         Rejection::NotANeighbour { .. } => (PermissionDenied, Reason::NotANeighbour),

@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status};
 
 use super::status::{Reason, invalid, refused, rejected, unreadable};
 use super::{convert, incoming, layers, request, socket};
-use crate::engine::{CallError, Handle, SocketGuard, ToolSockets};
+use crate::engine::{CallError, Handle, ToolSocket, ToolSockets};
 use crate::model::{AgentId, CallFailure, Json, Rejection, SessionId, ToolSpec, offered};
 
 /// The tools of one agent. Who reaches this is that agent; there is no way to say otherwise.
@@ -182,7 +182,7 @@ impl Drop for Guard {
 }
 
 impl ToolSockets for Sockets {
-    fn open(&self, agent: AgentId, session: SessionId, handle: Handle) -> io::Result<SocketGuard> {
+    fn open(&self, agent: AgentId, session: SessionId, handle: Handle) -> io::Result<ToolSocket> {
         socket::private_folder(&self.folder)?;
         let path = path(&self.folder, session);
         let incoming = incoming::incoming(socket::bind(&path, 0o600)?, CONNECTIONS);
@@ -199,7 +199,8 @@ impl ToolSockets for Sockets {
                 tracing::error!(%agent, %error, "a tool socket failed");
             }
         });
-        Ok(Box::new(Guard { path, _stop: stop.drop_guard() }))
+        let guard = Box::new(Guard { path: path.clone(), _stop: stop.drop_guard() });
+        Ok(ToolSocket { path, guard })
     }
 }
 

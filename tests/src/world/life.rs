@@ -1,10 +1,11 @@
 //! One daemon, from its recovery to its end.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use substrat_server::engine::{
-    Clock, Engine, Handle, Limits, Parts, RandomIds, SocketGuard, ToolSockets,
+    Clock, Engine, Handle, Limits, Parts, RandomIds, ToolSocket, ToolSockets,
 };
 use substrat_server::journal::{self, Disk, Journal, SimDisk};
 use substrat_server::model::{AgentId, Context, SessionId, Timestamp};
@@ -69,8 +70,8 @@ fn failed(error: std::io::Error) -> recovery::Error {
 struct NoSockets;
 
 impl ToolSockets for NoSockets {
-    fn open(&self, _: AgentId, _: SessionId, _: Handle) -> std::io::Result<SocketGuard> {
-        Ok(Box::new(()))
+    fn open(&self, _: AgentId, _: SessionId, _: Handle) -> std::io::Result<ToolSocket> {
+        Ok(ToolSocket { path: PathBuf::new(), guard: Box::new(()) })
     }
 }
 

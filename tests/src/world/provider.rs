@@ -47,7 +47,7 @@ impl Provider for Seeded {
         }
     }
 
-    fn check(&self, _: &str) -> Result<(), String> {
+    fn check(&self, _: &str, _: Option<&str>) -> Result<(), Objection> {
         Ok(())
     }
 

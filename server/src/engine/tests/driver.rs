@@ -11,14 +11,14 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::engine::{
     Answer, Archive, CheckpointDone, Ended, Engine, Fatal, Handle, Item, Limits, Parts, RandomIds,
-    Refusal, Sink, SocketGuard, Span, ToolSockets, now,
+    Refusal, Sink, Span, ToolSocket, ToolSockets, now,
 };
 use crate::journal::{self, Disk, DiskFile, Fault, Journal, SimDisk, Writer};
 use crate::model::{
     AgentId, Commit, Entry, Event, FailureClass, Json, Outcome, Rejection, Saved, SessionId, State,
 };
 use crate::provider::{
-    Capabilities, Failure, Info, Instance, OutputKind, Prompt, Provider, Spec, TurnIo,
+    Capabilities, Failure, Info, Instance, Objection, OutputKind, Prompt, Provider, Spec, TurnIo,
 };
 use crate::workspace::Files;
 
@@ -160,8 +160,8 @@ impl Archive for Nothing {
 }
 
 impl ToolSockets for Nothing {
-    fn open(&self, _: AgentId, _: SessionId, _: Handle) -> io::Result<SocketGuard> {
-        Ok(Box::new(()))
+    fn open(&self, _: AgentId, _: SessionId, _: Handle) -> io::Result<ToolSocket> {
+        Ok(ToolSocket { path: std::path::PathBuf::new(), guard: Box::new(()) })
     }
 }
 
@@ -181,7 +181,7 @@ impl Provider for Fake {
             call_limit: None,
         }
     }
-    fn check(&self, _: &str) -> Result<(), String> {
+    fn check(&self, _: &str, _: Option<&str>) -> Result<(), Objection> {
         Ok(())
     }
     fn open(&self, _: Spec) -> BoxFuture<'_, Result<Box<dyn Instance>, Failure>> {

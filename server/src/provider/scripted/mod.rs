@@ -19,7 +19,9 @@ use futures_util::future::BoxFuture;
 use rhai::{AST, Dynamic, Engine, EvalAltResult, Map, ParseError, Position};
 
 use self::host::Running;
-use super::{Capabilities, Ended, Failure, Info, Instance, Prompt, Provider, Spec, TurnIo};
+use super::{
+    Capabilities, Ended, Failure, Info, Instance, Objection, Prompt, Provider, Spec, TurnIo,
+};
 use crate::memory;
 use crate::model::{Blob, Saved};
 
@@ -102,8 +104,8 @@ impl Provider for Scripted {
         }
     }
 
-    fn check(&self, instructions: &str) -> Result<(), String> {
-        self.compile(instructions).map(drop)
+    fn check(&self, instructions: &str, _: Option<&str>) -> Result<(), Objection> {
+        self.compile(instructions).map(drop).map_err(Objection::Instructions)
     }
 
     fn open(&self, spec: Spec) -> BoxFuture<'_, Result<Box<dyn Instance>, Failure>> {

@@ -108,11 +108,19 @@ fn message(text: &str) -> Message {
 
 fn prompt(text: &str) -> Prompt {
     let messages = vec![message(text)].into();
-    Prompt { text: text.into(), messages, agent: Name::known("lead") }
+    let (agent, turn) = (Name::known("lead"), TurnId::from_u64(1));
+    Prompt { text: text.into(), messages, agent, turn, world: None, tools: Arc::new([]) }
+}
+
+fn check(script: &str) -> Result<(), String> {
+    Scripted::new(small()).check(script, None).map_err(|objection| match objection {
+        Objection::Instructions(problem) => problem,
+        Objection::Model(problem) => panic!("a script needs no model: {problem}"),
+    })
 }
 
 async fn open(script: &str, settings: Settings, saved: Option<Blob>) -> Box<dyn Instance> {
-    let spec = Spec { model: None, instructions: script.into(), saved };
+    let spec = Spec { model: None, instructions: script.into(), saved, tool_socket: None };
     let opened = Scripted::new(settings).open(spec).await;
     opened.unwrap_or_else(|failure| panic!("{failure}"))
 }
@@ -141,21 +149,20 @@ fn failure(body: &str) -> String {
 
 #[test]
 fn a_script_without_a_turn_of_one_parameter_is_refused() {
-    let scripted = Scripted::new(small());
-    assert_eq!(scripted.check("fn turn(prompt) { prompt }"), Ok(()));
-    let missing = scripted.check("fn run(prompt) {}").unwrap_err();
+    assert_eq!(check("fn turn(prompt) { prompt }"), Ok(()));
+    let missing = check("fn run(prompt) {}").unwrap_err();
     assert!(missing.contains("no fn turn(prompt)"), "{missing}");
     for (script, takes) in [("fn turn() {}", "0"), ("fn turn(a, b) {}", "2")] {
-        let error = scripted.check(script).unwrap_err();
+        let error = check(script).unwrap_err();
         assert!(error.contains(&format!("it takes {takes}")), "{error}");
     }
 }
 
 #[test]
 fn a_syntax_error_says_where_it_is() {
-    let error = Scripted::new(small()).check("fn turn(p) {\n  let = 3;\n}").unwrap_err();
+    let error = check("fn turn(p) {\n  let = 3;\n}").unwrap_err();
     assert!(error.starts_with("line 2, column 7: "), "{error}");
-    let error = Scripted::new(small()).check("fn turn(p) { q }").unwrap_err();
+    let error = check("fn turn(p) { q }").unwrap_err();
     assert!(error.contains("column 14") && error.contains("q"), "{error}");
 }
 
@@ -263,7 +270,7 @@ fn a_function_pointer_cannot_grow() {
         "fn turn(p) { let f = Fn(\"g\"); for i in 0..60 { f = f.curry(f); } }",
         "fn turn(p) { let f = || 1; for i in 0..60 { let g = f; f = || g.call(); } }",
     ] {
-        assert!(Scripted::new(small()).check(script).is_err(), "{script}");
+        assert!(check(script).is_err(), "{script}");
     }
     let error = failure("eval(\"let f = Fn(`g`); f.curry(f)\")");
     assert!(error.contains("line 1") && error.contains("Syntax error"), "{error}");
@@ -442,6 +449,7 @@ fn a_damaged_memory_is_told_and_not_passed_over() {
             model: None,
             instructions: "fn turn(p) {}".into(),
             saved: Some(Blob::from(damaged.as_bytes().to_vec())),
+            tool_socket: None,
         };
         let opened = run(small(), async { Scripted::new(small()).open(spec).await.err() });
         assert!(opened.expect(damaged).message.contains("unreadable"), "{damaged}");
@@ -462,8 +470,8 @@ fn nothing_outside_of_its_tools_can_be_reached() {
         "eval(\"import `x` as y;\")",
     ] {
         let script = format!("fn turn(p) {{ {body} }}");
-        let refused = Scripted::new(small()).check(&script).is_err()
-            || turn(&script, &io(|_, _| Ok(Value::Null))).is_err();
+        let refused =
+            check(&script).is_err() || turn(&script, &io(|_, _| Ok(Value::Null))).is_err();
         assert!(refused, "{body}");
     }
     assert_eq!(answer("eval(\"1 + 1\")").as_deref(), Ok("2"));

@@ -42,6 +42,7 @@ fn rejections() -> Vec<Rejection> {
         Rejection::MetadataInvalid { key: text(), problem: "it is too long" },
         Rejection::ProviderUnknown { name: text(), known: vec!["scripted".into(), "x".into()] },
         Rejection::ScriptInvalid { name: text(), problem: "it has no fn turn".into() },
+        Rejection::ModelInvalid { name: text(), problem: "no command line was given".into() },
         Rejection::ToolUnknown { name: text(), known: &["poke", "subscribe"] },
         Rejection::ArgumentsInvalid { tool: "poke", problem: "missing field `agent_name`".into() },
         Rejection::NotANeighbour { sender: name(), recipient: text() },

@@ -1,0 +1,95 @@
+//! Programs as agents: any executable that speaks lines of JSON.
+//!
+//! ```text
+//!  turn ─► Session ─► Running ─── stdin ──► program
+//!             │          ▲                     │
+//!            Work ◄──────┴────── stdout ───────┘
+//! ```
+//!
+//! The agent's model is its command line. [`Session`] keeps one process for a live session, starts
+//! it when there is none, and ends it when what it sees has changed. [`turn`] runs one turn on it:
+//! `docs/program.md` is what the two say to each other. Whatever the process does, it is the turn
+//! that fails.
+
+mod lines;
+mod protocol;
+mod running;
+mod session;
+mod stderr;
+#[cfg(test)]
+mod tests;
+mod turn;
+
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+use self::session::Session;
+use super::{Capabilities, Failure, Info, Instance, Objection, Provider, Spec};
+use crate::launcher::Launcher;
+
+/// Bounds of programs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// How long a turn may take; none for any time.
+    pub turn: Option<Duration>,
+}
+
+/// The provider of programs.
+pub struct Program {
+    settings: Settings,
+    launcher: Launcher,
+}
+
+impl Program {
+    /// The provider with these settings, whose processes a launcher starts.
+    pub fn new(settings: Settings, launcher: Launcher) -> Self {
+        Self { settings, launcher }
+    }
+}
+
+impl Provider for Program {
+    fn info(&self) -> Info {
+        Info {
+            name: "program",
+            description: "any executable that speaks lines of JSON; its command line is the model",
+            version: "1".to_owned(),
+            capabilities: Capabilities {
+                keeps_history: true,
+                native_tools: true,
+                tool_socket: true,
+            },
+            call_limit: None,
+        }
+    }
+
+    fn check(&self, _: &str, model: Option<&str>) -> Result<(), Objection> {
+        split(model).map(drop).map_err(Objection::Model)
+    }
+
+    fn open(&self, spec: Spec) -> BoxFuture<'_, Result<Box<dyn Instance>, Failure>> {
+        async move {
+            let argv = split(spec.model.as_deref()).map_err(|problem| {
+                Failure::permanent(format!("{problem}; its model is to be a command line"))
+            })?;
+            let session = Session::new(self.launcher.clone(), self.settings.clone(), argv, &spec)?;
+            Ok(Box::new(session) as Box<dyn Instance>)
+        }
+        .boxed()
+    }
+}
+
+/// The words of a command line, as a shell splits it.
+fn split(model: Option<&str>) -> Result<Vec<String>, String> {
+    let words = shell_words::split(model.unwrap_or_default())
+        .map_err(|error| format!("the command line cannot be split into words: {error}"))?;
+    match words.first().map(String::as_str) {
+        None => Err("no command line was given as the model".to_owned()),
+        Some("") => Err("the command line starts with an empty word".to_owned()),
+        Some(_) if words.iter().any(|word| word.contains('\0')) => {
+            Err("the command line holds a byte that no command line can hold".to_owned())
+        }
+        Some(_) => Ok(words),
+    }
+}

@@ -1,0 +1,314 @@
+//! A program that runs. A task of its own reads its standard error, hears of limits and of its
+//! end, and tells them at once, between turns too.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::pipe;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::lines::Lines;
+use super::stderr::Tail;
+use crate::launcher::limits::{Hit, explain};
+use crate::launcher::{Ends, Error, Exit, Launch, Launched, Launcher, Process};
+use crate::model::{FailureClass, Limits, World};
+use crate::provider::{Failure, TurnIo};
+
+/// How long a process has to end after its input was closed, and again after SIGTERM.
+pub(super) const GRACE: Duration = Duration::from_secs(5);
+/// How long the end of a pipe is waited for whose process has ended.
+pub(super) const PIPE_END: Duration = Duration::from_secs(1);
+
+/// How it is asked to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ask {
+    /// SIGINT.
+    Interrupt,
+    /// SIGTERM.
+    Terminate,
+    /// SIGKILL, to all that it started too.
+    Kill,
+}
+
+/// How it ended.
+#[derive(Debug, Clone)]
+pub(super) struct End {
+    pub(super) exit: Exit,
+    /// Which limit ended it.
+    pub(super) limit: Option<Hit>,
+}
+
+/// What its task shares with its session.
+struct Shared {
+    stderr: Mutex<Tail>,
+    /// Where news is told.
+    io: Mutex<Arc<dyn TurnIo>>,
+    /// Why it is to end.
+    reason: Mutex<Option<String>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing under these locks can be left half done by a panic.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A program that runs, until this is dropped.
+pub(super) struct Running {
+    /// What it sees.
+    pub(super) world: Option<World>,
+    /// Whether no turn was given to it.
+    pub(super) fresh: bool,
+    /// Why it has no sandbox, if it has none.
+    pub(super) unsandboxed: Option<String>,
+    pub(super) input: Input,
+    pub(super) stdout: pipe::Receiver,
+    pub(super) lines: Lines,
+    pub(super) ended: watch::Receiver<Option<End>>,
+    asks: mpsc::UnboundedSender<Ask>,
+    shared: Arc<Shared>,
+    /// Holds the process.
+    _task: JoinSet<()>,
+}
+
+/// What it is to read.
+pub(super) struct Input {
+    pipe: Option<pipe::Sender>,
+    /// Whether nobody reads it.
+    closed: bool,
+    bytes: Vec<u8>,
+    written: usize,
+}
+
+impl Input {
+    /// Adds to what is to be written.
+    pub(super) fn queue(&mut self) -> &mut Vec<u8> {
+        self.bytes.drain(..self.written);
+        self.written = 0;
+        &mut self.bytes
+    }
+
+    /// Whether there is something that can be written.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.closed && self.written < self.bytes.len()
+    }
+
+    /// Bytes that wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.bytes.len() - self.written
+    }
+
+    /// Writes some. Nothing is lost when this is dropped.
+    pub(super) async fn write(&mut self) {
+        let Some(pipe) = &mut self.pipe else { return self.closed = true };
+        match pipe.write(&self.bytes[self.written..]).await {
+            Ok(count) => self.written += count,
+            // A program need not read what it is told.
+            Err(_) => self.closed = true,
+        }
+    }
+
+    /// Whether the last so many bytes that were queued are all unread.
+    pub(super) fn is_untouched(&self, bytes: usize) -> bool {
+        let Some(pipe) = &self.pipe else { return false };
+        let in_pipe = rustix::io::ioctl_fionread(pipe).unwrap_or(0);
+        usize::try_from(in_pipe).unwrap_or(0) + self.waiting() >= bytes
+    }
+}
+
+impl Running {
+    /// Starts it.
+    pub(super) async fn start(
+        launcher: &Launcher,
+        launch: Launch,
+        io: &Arc<dyn TurnIo>,
+    ) -> Result<Self, Failure> {
+        let world = launch.world.clone();
+        let named = world.as_ref().map(|world| world.limits).unwrap_or_default();
+        let limits = named.or(launcher.settings().limits);
+        let Launched { process, ends, unsandboxed } =
+            launcher.start(launch).await.map_err(|error| refused(&error))?;
+        let Ends::Pipes { stdin, stdout, stderr } = ends else {
+            return Err(Failure::permanent("the program has no pipes"));
+        };
+        let (asks, asked) = mpsc::unbounded_channel();
+        let (tell, ended) = watch::channel(None);
+        let shared = Arc::new(Shared {
+            stderr: Mutex::default(),
+            io: Mutex::new(io.clone()),
+            reason: Mutex::default(),
+        });
+        let mut task = JoinSet::new();
+        task.spawn(attend(process, stderr, asked, shared.clone(), limits, tell));
+        let input = Input { pipe: Some(stdin), closed: false, bytes: Vec::new(), written: 0 };
+        Ok(Self {
+            world,
+            fresh: true,
+            unsandboxed,
+            input,
+            stdout,
+            lines: Lines::default(),
+            ended,
+            asks,
+            shared,
+            _task: task,
+        })
+    }
+
+    /// Has news told to this turn from now on.
+    pub(super) fn tell(&self, io: &Arc<dyn TurnIo>) {
+        *lock(&self.shared.io) = io.clone();
+    }
+
+    /// Asks it to end.
+    pub(super) fn ask(&self, ask: Ask) {
+        // One that has ended has nothing to be asked.
+        let _ = self.asks.send(ask);
+    }
+
+    /// Says why it is to end, unless that was said.
+    pub(super) fn because(&self, reason: &str) {
+        lock(&self.shared.reason).get_or_insert_with(|| reason.to_owned());
+    }
+
+    /// How it ended, if it did.
+    pub(super) fn end(&self) -> Option<End> {
+        self.ended.borrow().clone()
+    }
+
+    /// Whether it has written, or ended its output, when it had nothing to say.
+    pub(super) fn spoke_unasked(&mut self) -> bool {
+        let mut piece = [0; 4096];
+        loop {
+            match self.stdout.try_read(&mut piece) {
+                Ok(0) => return true,
+                Ok(count) => self.lines.push(&piece[..count]),
+                Err(_) => return self.lines.has_more(),
+            }
+            if self.lines.has_more() {
+                return true;
+            }
+        }
+    }
+
+    /// Takes what it wrote to its standard error, and how many bytes that was.
+    pub(super) fn take_stderr(&self) -> Option<(String, u64)> {
+        lock(&self.shared.stderr).take()
+    }
+
+    /// The last lines that it wrote to its standard error.
+    pub(super) fn last_words(&self) -> String {
+        lock(&self.shared.stderr).last_words()
+    }
+
+    /// Ends it: closes its input, and asks more and more firmly.
+    pub(super) async fn stop(&mut self, reason: &str) -> End {
+        self.because(reason);
+        self.input.pipe = None;
+        if let Ok(end) = timeout(GRACE, self.wait()).await {
+            return end;
+        }
+        self.ask(Ask::Terminate);
+        match timeout(GRACE, self.wait()).await {
+            Ok(end) => end,
+            Err(_) => self.kill(reason).await,
+        }
+    }
+
+    /// Ends it at once.
+    pub(super) async fn kill(&mut self, reason: &str) -> End {
+        self.because(reason);
+        self.ask(Ask::Kill);
+        self.wait().await
+    }
+
+    /// Waits for its end.
+    pub(super) async fn wait(&mut self) -> End {
+        let ended = self.ended.wait_for(Option::is_some).await.ok().and_then(|end| end.clone());
+        // Its task tells of its end before it ends itself, unless it was ended with the runtime.
+        ended.unwrap_or(End { exit: Exit::Gone, limit: None })
+    }
+}
+
+/// Attends to a process until it has ended and all is told of it.
+async fn attend(
+    mut process: Process,
+    mut stderr: pipe::Receiver,
+    mut asks: mpsc::UnboundedReceiver<Ask>,
+    shared: Arc<Shared>,
+    limits: Limits,
+    ended: watch::Sender<Option<End>>,
+) {
+    let mut waiting = process.take_hits();
+    let mut hits: Vec<Hit> = Vec::new();
+    let tell = |hit: &Hit| lock(&shared.io).report_limit(hit.kind, &hit.detail);
+    let (mut piece, mut open) = (vec![0; 16 << 10], true);
+    let exit = loop {
+        tokio::select! {
+            exit = process.wait() => break exit,
+            Some(ask) = asks.recv() => match ask {
+                Ask::Interrupt => process.interrupt(),
+                Ask::Terminate => process.terminate(),
+                Ask::Kill => break process.kill().await,
+            },
+            Some(hit) = waiting.recv() => {
+                tell(&hit);
+                hits.push(hit);
+            }
+            read = stderr.read(&mut piece), if open => match read {
+                Ok(count) if count > 0 => lock(&shared.stderr).push(&piece[..count]),
+                _ => open = false,
+            },
+        }
+    };
+    let rest = async {
+        while let Ok(count) = stderr.read(&mut piece).await
+            && count > 0
+        {
+            lock(&shared.stderr).push(&piece[..count]);
+        }
+    };
+    // Nothing of it is left that could write; only what never was its own can hold the pipe.
+    let _ = timeout(PIPE_END, rest).await;
+    while let Some(hit) = waiting.recv().await {
+        tell(&hit);
+        hits.push(hit);
+    }
+    let signal = match exit {
+        Exit::Signal(number) => Some(number),
+        // The second is how a shell tells that its command was killed.
+        Exit::Gone | Exit::Code(137) => Some(rustix::process::Signal::KILL.as_raw()),
+        Exit::Code(_) => None,
+    };
+    let limit = explain(signal, &hits, &limits);
+    if let Some(limit) = limit.as_ref().filter(|limit| !hits.contains(limit)) {
+        tell(limit);
+    }
+    let reason = match (&limit, lock(&shared.reason).clone()) {
+        (Some(limit), _) => Some(limit.detail.clone()),
+        (None, reason) => reason,
+    };
+    let pid = u32::try_from(process.pid()).unwrap_or_default();
+    lock(&shared.io).report_exit(pid, &exit.to_string(), reason.as_deref());
+    ended.send_replace(Some(End { exit, limit }));
+}
+
+/// Why a program was not started, and what to do about it.
+fn refused(error: &Error) -> Failure {
+    let (class, next) = match error {
+        Error::Unavailable(_) => (
+            FailureClass::Sandbox,
+            "; or let programs run without one, with sandbox.policy = \"preferred\"",
+        ),
+        Error::Mount { .. } => (FailureClass::Sandbox, "; mend the folder, or unlink it"),
+        Error::Command { .. } => (
+            FailureClass::Permanent,
+            "; its model is to name a program on the sandbox's PATH, or by its path from the \
+             workspace, such as ./agent",
+        ),
+        Error::Setup { .. } => (FailureClass::Sandbox, "; the daemon's log may say more"),
+    };
+    Failure { class, message: format!("{error}{next}"), retry_after: None }
+}
