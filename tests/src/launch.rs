@@ -69,6 +69,7 @@ impl Bench {
             network: false,
             env: BTreeMap::new(),
             limits: Limits::default(),
+            git: None,
         }
     }
 

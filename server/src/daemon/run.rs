@@ -23,7 +23,7 @@ use crate::projection::Worker;
 use crate::provider::{self, Provider};
 use crate::recovery::{self, Recovered, Report};
 use crate::service::{About, Api, Sockets, bind};
-use crate::workspace::{Files, SandboxPolicy, SandboxReport};
+use crate::workspace::{Files, SandboxPolicy};
 
 /// What a daemon is started with.
 #[derive(Debug, Clone)]
@@ -270,7 +270,7 @@ async fn serve(
     let archive = Arc::new(FromProjections { disk, worker: worker_handle.clone() });
     let policy = config.policy(&infos);
     let (engine, handle) = Engine::new(state, effects, policy, Box::new(ids), archive, parts);
-    let about = about(home, config, report, took, tail);
+    let about = about(home, config, launcher.clone(), (report, took), tail);
     let api = Api::new(handle.clone(), files, launcher.clone(), about);
     let (stop, stopped) = oneshot::channel::<()>();
     let mut server = std::pin::pin!(api.serve(listener, &users, async move {
@@ -338,8 +338,8 @@ async fn probe(launcher: &Launcher) -> Infallible {
 fn about(
     home: &Home,
     config: &Config,
-    recovery: Report,
-    recovery_took: Duration,
+    launcher: Launcher,
+    (recovery, recovery_took): (Report, Duration),
     tail: Arc<Tail>,
 ) -> About {
     let same = tail.clone();
@@ -354,7 +354,7 @@ fn about(
         connections: connections(),
         silence: config.attach_silence(),
         journal: Box::new(move || same.status()),
-        sandbox: SandboxReport::unused(config.sandbox().policy),
+        sandbox: Box::new(move || launcher.report()),
         mended: Box::new(move || tail.mended()),
     }
 }

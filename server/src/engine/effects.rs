@@ -10,6 +10,7 @@ use crate::model::{
     offered, recent,
 };
 use crate::provider::Spec;
+use crate::workspace::Files;
 
 /// Events at the end of a child's log that its parent is shown.
 const RECENT: usize = 40;
@@ -61,8 +62,14 @@ impl Driver {
                 }
             }
             Effect::Close { session } => self.runners.close(session),
-            Effect::CreateFolder { root } => self.change_folder(root, true),
-            Effect::RemoveFolder { root } => self.change_folder(root, false),
+            Effect::CreateFolder { root } => {
+                self.change_folder(root, "made", |files, root| files.create_root(root));
+            }
+            Effect::RemoveFolder { root, git } => {
+                self.change_folder(root, "removed", move |files, root| {
+                    files.remove_workspace(root, git.as_ref())
+                });
+            }
         }
     }
 
@@ -143,18 +150,20 @@ impl Driver {
         });
     }
 
-    fn change_folder(&self, root: String, create: bool) {
+    /// Changes the folder of a workspace.
+    fn change_folder(
+        &self,
+        root: String,
+        what: &'static str,
+        change: impl FnOnce(&Files, &str) -> std::io::Result<()> + Send + 'static,
+    ) {
         let files = self.files.clone();
         self.runners.spawn(async move {
             let path = root.clone();
-            let work = tokio::task::spawn_blocking(move || match create {
-                true => files.create_root(&root),
-                false => files.remove_root(&root),
-            });
-            match work.await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::error!(path, %error, create, "workspace folder"),
-                Err(error) => tracing::error!(path, %error, create, "workspace folder"),
+            let work = tokio::task::spawn_blocking(move || change(&files, &root)).await;
+            let done = work.unwrap_or_else(|panic| Err(panic.into()));
+            if let Err(error) = done {
+                tracing::error!(path, %error, "the folder of a workspace was not {what}");
             }
         });
     }

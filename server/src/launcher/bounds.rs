@@ -83,6 +83,18 @@ impl Bounds {
         in_force(&limits.or(self.defaults), &self.means(sandboxed))
     }
 
+    /// What holds limits here, in words.
+    pub(super) fn summary(&self) -> String {
+        match (&self.cgroups, self.cgroups.controllers()) {
+            (_, Some((version, controllers))) => {
+                let names: Vec<String> = controllers.iter().map(ToString::to_string).collect();
+                format!("{version} ({}), rlimits", names.join(", "))
+            }
+            (Cgroups::Absent(why), None) => format!("rlimits and watching: {why}"),
+            (Cgroups::Usable(_), None) => "rlimits and watching".to_owned(),
+        }
+    }
+
     /// Sets new limits on what runs in a workspace.
     pub(super) fn update(&self, workspace: WorkspaceId, limits: Limits) -> std::io::Result<()> {
         let limits = limits.or(self.defaults);

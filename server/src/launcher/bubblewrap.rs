@@ -54,6 +54,9 @@ pub struct Plan<'a> {
     pub root: Option<Bound>,
     /// What is seen below the root; the path of each is relative to it.
     pub mounts: &'a [Bound],
+    /// Empty folders that can be written, and are gone with the sandbox: what is bound may lie in
+    /// them.
+    pub private: &'a [String],
     /// What else is bound, at absolute paths outside of the workspace.
     pub binds: &'a [Bound],
     /// The first process.
@@ -100,6 +103,9 @@ pub fn argv(plan: &Plan<'_>) -> Vec<OsString> {
     }
     for (index, mount) in plan.mounts.iter().enumerate() {
         line.bind(mount, &aside(index));
+    }
+    for path in plan.private {
+        line.tmpfs(path, plan.tmp_bytes);
     }
     for bind in plan.binds {
         line.bind(bind, &bind.at);

@@ -31,7 +31,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::net::unix::pipe;
 
@@ -47,8 +47,8 @@ use self::process::Waiting;
 pub use self::process::{Exit, Process};
 use self::system::System;
 pub use self::terminal::Terminal;
-use crate::model::{Access, Limits, WorkspaceId, World};
-use crate::workspace::{Files, Open, SandboxPolicy, SandboxSettings};
+use crate::model::{Access, Limits, Source, WorkspaceId, World};
+use crate::workspace::{Files, Open, SandboxPolicy, SandboxReport, SandboxSettings};
 
 /// Where programs are looked for.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -64,6 +64,8 @@ pub struct Bind {
     pub at: String,
     /// What may be done there.
     pub access: Access,
+    /// Whether symbolic links on the way to it are followed: only where no agent can write one.
+    pub follows_links: bool,
 }
 
 /// Something to be run.
@@ -77,7 +79,9 @@ pub struct Launch {
     pub world: Option<World>,
     /// Working directory, as a normal path in the workspace.
     pub dir: String,
-    /// What else it needs.
+    /// Empty folders that it needs, at absolute paths outside of the workspace.
+    pub private: Vec<String>,
+    /// What else it needs; some of it may lie in those.
     pub binds: Vec<Bind>,
     /// The tool socket of its agent on the host.
     pub tool_socket: Option<PathBuf>,
@@ -133,6 +137,8 @@ struct Inner {
     /// The daemon's program: the first process of every launch.
     program: PathBuf,
     ready: tokio::sync::Mutex<Option<Arc<Ready>>>,
+    /// What was found when a sandbox was last looked for.
+    known: Mutex<Option<Result<Bubblewrap, Unavailable>>>,
     bounds: Bounds,
 }
 
@@ -161,7 +167,9 @@ impl Launcher {
         let ready = tokio::sync::Mutex::new(None);
         let program = keep(program, &folder.join("init"))?;
         let bounds = Bounds::new(folder, settings.limits);
-        let inner = Inner { files, settings, endpoints, records, etc, program, ready, bounds };
+        let known = Mutex::default();
+        let inner =
+            Inner { files, settings, endpoints, records, etc, program, ready, known, bounds };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -171,6 +179,23 @@ impl Launcher {
         let records = self.inner.records.clone();
         let ended = tokio::task::spawn_blocking(move || records.end_all()).await??;
         Ok(ended + self.inner.bounds.sweep().await?)
+    }
+
+    /// Whether processes are kept in a sandbox, as far as that was looked for.
+    pub fn report(&self) -> SandboxReport {
+        let policy = self.inner.settings.policy;
+        let limits = self.inner.bounds.summary();
+        let report = SandboxReport { policy, limits, ..SandboxReport::default() };
+        match (policy, &*self.known()) {
+            (SandboxPolicy::Off, _) => {
+                SandboxReport { reason: "sandbox.policy is \"off\"".to_owned(), ..report }
+            }
+            (_, Some(Ok(found))) => {
+                SandboxReport { in_force: true, bubblewrap: found.version.clone(), ..report }
+            }
+            (_, Some(Err(no))) => SandboxReport { reason: no.to_string(), ..report },
+            (_, None) => SandboxReport { reason: "not looked for yet".to_owned(), ..report },
+        }
     }
 
     /// Limits as they are in force in a workspace that names these, and how, a line each.
@@ -194,13 +219,29 @@ impl Launcher {
     }
 
     async fn ready(&self) -> Result<Arc<Ready>, Unavailable> {
+        let found = self.look().await;
+        let known = found.as_ref().map(|ready| ready.bubblewrap.clone()).map_err(Clone::clone);
+        *self.known() = Some(known);
+        found
+    }
+
+    fn known(&self) -> MutexGuard<'_, Option<Result<Bubblewrap, Unavailable>>> {
+        self.inner.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn look(&self) -> Result<Arc<Ready>, Unavailable> {
         let mut known = self.inner.ready.lock().await;
         if let Some(ready) = &*known {
             return Ok(ready.clone());
         }
-        let bubblewrap = probe::find()?;
-        let system = System::look(&self.inner.etc, &self.inner.settings.system_paths);
-        let system = system.map_err(|error| Unavailable::Broken(error.to_string()))?;
+        let inner = self.inner.clone();
+        let looked = tokio::task::spawn_blocking(move || {
+            let system = System::look(&inner.etc, &inner.settings.system_paths);
+            let system = system.map_err(|error| Unavailable::Broken(error.to_string()))?;
+            Ok((probe::find()?, system))
+        });
+        let (bubblewrap, system) =
+            looked.await.map_err(|error| Unavailable::Broken(error.to_string()))??;
         let tmp_bytes = self.inner.settings.tmp_bytes;
         let init = self.inner.program.clone();
         let ready = Arc::new(Ready { bubblewrap, system, init, tmp_bytes });
@@ -224,7 +265,7 @@ impl Launcher {
     /// # Errors
     ///
     /// See [`Error`]; nothing of the process is left then.
-    pub async fn start(&self, launch: Launch) -> Result<Launched, Error> {
+    pub async fn start(&self, mut launch: Launch) -> Result<Launched, Error> {
         let (ready, unsandboxed) = match self.inner.settings.policy {
             SandboxPolicy::Off => (None, Some("sandbox.policy is \"off\"".to_owned())),
             policy => match (self.ready().await, policy) {
@@ -242,9 +283,44 @@ impl Launcher {
             }
             None => Vec::new(),
         };
+        if ready.is_some() {
+            self.add_git(&mut launch).await?;
+        }
         let mut launched = self.start_in(ready.as_deref(), launch, open).await?;
         launched.unsandboxed = unsandboxed;
         Ok(launched)
+    }
+
+    /// Shows a worktree its repository.
+    async fn add_git(&self, launch: &mut Launch) -> Result<(), Error> {
+        let Some(world) = &launch.world else { return Ok(()) };
+        let (Some(git), Some(root)) = (world.git.clone(), world.mounts.get("").cloned()) else {
+            return Ok(());
+        };
+        let Source::Workspaces(path) = root.source else { return Ok(()) };
+        let (files, repo) = (self.inner.files.clone(), git.repo.clone());
+        let looked = tokio::task::spawn_blocking(move || files.git_inside(&git, &path)).await;
+        let looked =
+            looked.map_err(|error| Error::step("looking at its repository")(error.into()))?;
+        let unseen = |problem: String| Error::Mount { path: repo.clone(), problem };
+        let inside = looked.map_err(|no| unseen(no.to_string()))?;
+        let at = inside.common_dir.to_string_lossy().into_owned();
+        launch.private.push(at);
+        for (host, access) in inside.shown {
+            // What is below the workspace is the agent's to change while this is mounted.
+            if host.starts_with(WORKSPACE) {
+                return Err(unseen(format!("it lies below {WORKSPACE}, which is another inside")));
+            }
+            let at = host.to_str().ok_or_else(|| unseen("its path is not UTF-8".to_owned()))?;
+            let (at, access) = (at.to_owned(), access.min(root.access));
+            launch.binds.push(Bind { host, at, access, follows_links: false });
+        }
+        for (name, value) in inside.env {
+            if let (Ok(name), Ok(value)) = (name.into_string(), value.into_string()) {
+                launch.env.entry(name).or_insert(value);
+            }
+        }
+        Ok(())
     }
 
     async fn start_in(

@@ -13,7 +13,7 @@ use tokio::process::{Child, Command};
 use super::bubblewrap::{Bound, Plan, TOOL_SOCKET, WORKSPACE, argv};
 use super::{Error, Launch, Ready, number};
 use crate::model::Access;
-use crate::workspace::Open;
+use crate::workspace::{Open, open_real_any};
 
 /// What is to be started.
 pub(super) struct Outer {
@@ -58,7 +58,10 @@ impl Outer {
                 path: bind.host.display().to_string(),
                 problem: error.to_string(),
             };
-            let fd = hold(open_path(&bind.host).map_err(missing)?);
+            let fd = hold(match bind.follows_links {
+                true => open_path(&bind.host).map_err(missing)?,
+                false => open_real_any(&bind.host).map_err(missing)?,
+            });
             binds.push(Bound { fd, at: bind.at.clone(), access: bind.access });
         }
         if let Some(socket) = &launch.tool_socket {
@@ -69,7 +72,8 @@ impl Outer {
         let system = if network { &ready.system.online } else { &ready.system.offline };
         let tmp_bytes = ready.tmp_bytes;
         let (mounts, binds) = (mounts.as_slice(), binds.as_slice());
-        let plan = Plan { system, root, mounts, binds, init, network, tmp_bytes };
+        let private = launch.private.as_slice();
+        let plan = Plan { system, root, mounts, private, binds, init, network, tmp_bytes };
         let mut command = new_command(&ready.bubblewrap.path);
         command.args(argv(&plan)).preserved_fds(held).kill_on_drop(true);
         Ok(Self { command })

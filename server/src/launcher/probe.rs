@@ -11,6 +11,8 @@ use super::{Error, Unavailable};
 pub struct Bubblewrap {
     /// Where it is.
     pub path: PathBuf,
+    /// What it says of itself; empty if it says nothing.
+    pub version: String,
 }
 
 /// Looks for bubblewrap where programs are.
@@ -24,7 +26,15 @@ pub(super) fn find() -> Result<Bubblewrap, Unavailable> {
     if setuid && !rustix::process::geteuid().is_root() {
         return Err(Unavailable::Setuid { path: path.display().to_string() });
     }
-    Ok(Bubblewrap { path })
+    Ok(Bubblewrap { version: version(&path), path })
+}
+
+/// What a bubblewrap says of itself, without its name.
+fn version(path: &Path) -> String {
+    let said = std::process::Command::new(path).arg("--version").env_clear().output();
+    let said = said.map(|said| said.stdout).unwrap_or_default();
+    let text = String::from_utf8_lossy(&said);
+    text.split_whitespace().last().unwrap_or_default().chars().take(40).collect()
 }
 
 /// Why a trial run failed, and what mends that.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::recent::describe_child;
 use super::{
-    Agent, AgentId, Blob, CallId, Entry, Event, Json, Message, SessionId, SessionState, State,
+    Agent, AgentId, Blob, CallId, Entry, Event, Git, Json, Message, SessionId, SessionState, State,
     Tool, ToolCallInvoked, TurnId, World,
 };
 
@@ -113,6 +113,8 @@ pub enum Effect {
     RemoveFolder {
         /// The root, below the folder of all workspaces.
         root: String,
+        /// The worktree that it is.
+        git: Option<Git>,
     },
 }
 
@@ -185,7 +187,9 @@ pub fn effect(state: &State, entry: &Entry) -> Option<Effect> {
         // A view shows a folder that is there.
         Event::WorkspaceCreated(data) if data.view.is_some() => return None,
         Event::WorkspaceCreated(data) => Effect::CreateFolder { root: data.root.clone() },
-        Event::WorkspaceDeleted(data) => Effect::RemoveFolder { root: data.root.clone() },
+        Event::WorkspaceDeleted(data) => {
+            Effect::RemoveFolder { root: data.root.clone(), git: data.git.clone() }
+        }
         _ => return None,
     })
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Access, Agent, Limits, State, Workspace, WorkspaceId, covers};
+use super::{Access, Agent, Git, Limits, State, Workspace, WorkspaceId, covers};
 
 /// Where a folder that is shown lies.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -70,6 +70,8 @@ pub struct World {
     pub env: BTreeMap<String, String>,
     /// Limits that the workspace names.
     pub limits: Limits,
+    /// The worktree that the whole root is.
+    pub git: Option<Git>,
 }
 
 impl World {
@@ -108,6 +110,7 @@ impl World {
             };
             self.mounts = std::mem::take(&mut self.mounts).into_iter().filter_map(below).collect();
             self.mounts.extend(top.map(|top| (String::new(), top)));
+            self.git = None;
         }
         for mount in self.mounts.values_mut() {
             mount.access = mount.access.min(most);
@@ -124,6 +127,7 @@ impl World {
             network: false,
             env: BTreeMap::new(),
             limits: Limits::default(),
+            git: workspace.git.clone(),
         }
     }
 

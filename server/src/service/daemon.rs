@@ -83,7 +83,7 @@ impl DaemonService for Api {
             commit_count: status.commits,
             full: status.full,
         });
-        daemon.sandbox = Some(sandbox(&about.sandbox));
+        daemon.sandbox = Some(sandbox(&(about.sandbox)()));
         let mended = (about.mended)();
         daemon.recovery = Some(recovery(about, mended));
         daemon.draining = *self.engine.draining().borrow();

@@ -5,6 +5,7 @@ use tonic::Status;
 
 use super::convert::timestamp;
 use super::status::invalid;
+use crate::launcher::Launcher;
 use crate::model::{Access, Limits, State, Workspace};
 use crate::workspace::Files;
 
@@ -98,7 +99,12 @@ fn shown_limits(limits: Limits) -> v1::WorkspaceLimits {
     }
 }
 
-pub(super) fn workspace(state: &State, files: &Files, workspace: &Workspace) -> v1::Workspace {
+pub(super) fn workspace(
+    state: &State,
+    files: &Files,
+    launcher: &Launcher,
+    workspace: &Workspace,
+) -> v1::Workspace {
     let links = workspace.links.iter().map(|(mount, link)| v1::Link {
         host_path: files.path_of(&link.source).to_string_lossy().into_owned(),
         mount_path: mount.clone(),
@@ -129,6 +135,6 @@ pub(super) fn workspace(state: &State, files: &Files, workspace: &Workspace) -> 
             created_branch: git.created_branch,
         }),
         owner_id: workspace.owner.map(|id| id.to_string()).unwrap_or_default(),
-        limits_in_force: Vec::new(),
+        limits_in_force: launcher.limits_in_force(world.limits),
     }
 }

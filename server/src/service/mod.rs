@@ -105,7 +105,7 @@ pub struct About {
     /// How the journal is doing.
     pub journal: Box<dyn Fn() -> JournalStatus + Send + Sync>,
     /// How processes of agents are kept inside their workspaces.
-    pub sandbox: SandboxReport,
+    pub sandbox: Box<dyn Fn() -> SandboxReport + Send + Sync>,
     /// What was found wrong with the files of agents.
     pub mended: Box<dyn Fn() -> Mended + Send + Sync>,
 }

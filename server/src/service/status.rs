@@ -8,6 +8,7 @@ use tonic::{Code, Status};
 use crate::engine::{Answer, Refusal};
 use crate::launcher;
 use crate::model::{FailureClass, Rejection};
+use crate::workspace::git;
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)+) => {
@@ -119,6 +120,10 @@ reasons! {
     SessionNotTerminated = "SESSION_NOT_TERMINATED",
     /// There is no such workspace.
     WorkspaceNotFound = "WORKSPACE_NOT_FOUND",
+    /// git did not do what a workspace needs.
+    GitFailed = "GIT_FAILED",
+    /// There is work in a worktree that would be lost.
+    WorkLeft = "WORK_LEFT",
     /// There is no sandbox on this machine.
     SandboxUnavailable = "SANDBOX_UNAVAILABLE",
     /// A sandbox could not be made.
@@ -318,6 +323,35 @@ pub(super) fn unanswered(agent: &str, answer: &Answer) -> Status {
         Answer::Completed { .. } => (Reason::Bug, "an answer was taken for none".to_owned(), ""),
     };
     status(Code::Aborted, reason, message, hint)
+}
+
+/// What git has against a worktree.
+pub(super) fn git_failed(error: &git::Error) -> Status {
+    let hint = "mend that in the repository, or choose another repository or branch";
+    status(Code::FailedPrecondition, Reason::GitFailed, error.to_string(), hint)
+}
+
+/// What would be lost with a worktree.
+pub(super) fn work_left(left: &git::WorkLeft) -> Status {
+    let some = |what: &str, list: &[String]| match list {
+        [] => None,
+        [first, rest @ ..] => Some(match rest.len() {
+            0 => format!("{what} {first}"),
+            more => format!("{what} {first} and {more} more"),
+        }),
+    };
+    let parts = [some("uncommitted:", &left.uncommitted), some("unpushed:", &left.unpushed)];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    let message =
+        format!("there is work in the worktree that is nowhere else ({})", parts.join("; "));
+    let hint =
+        "commit it, and push or merge it; or delete with --force: commits stay on the branch";
+    status(Code::FailedPrecondition, Reason::WorkLeft, message, hint)
+}
+
+/// A task that crashed.
+pub(super) fn bug(panic: &tokio::task::JoinError) -> Status {
+    rejected(&Rejection::Bug { what: panic.to_string() })
 }
 
 /// A process that was not started.

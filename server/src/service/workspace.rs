@@ -6,7 +6,7 @@ use substrat_proto::v1;
 use substrat_proto::v1::workspace_service_server::WorkspaceService;
 use tonic::{Request, Response, Status};
 
-use super::status::{invalid, refused, rejected};
+use super::status::{bug, git_failed, invalid, refused, rejected, work_left};
 use super::{Api, folder, request};
 use crate::model::{
     Access, Command, Git, NewView, NewWorkspace, Outcome, Rejection, State, WorkspaceId,
@@ -19,12 +19,34 @@ impl Api {
 
     /// The folder is made behind the record; who is told of the workspace finds it there.
     async fn make_folder(&self, id: WorkspaceId) -> Result<(), Status> {
-        let root = move |state: &State| state.workspace(id).map(|found| found.root.clone());
+        let root = move |state: &State| {
+            state.workspace(id).map(|found| (found.root.clone(), found.git.clone()))
+        };
         let root = self.engine.read(root).await.map_err(|no| refused(&no))?;
-        if let Some(root) = root {
+        if let Some((root, git)) = root {
             let files = self.files.clone();
-            // What goes wrong is in the daemon's log, and is tried again when a file is touched.
-            let _ = tokio::task::spawn_blocking(move || files.create_root(&root)).await;
+            let made = tokio::task::spawn_blocking(move || match git {
+                Some(git) => files.add_worktree(&git, &root).map_err(|no| git_failed(&no)),
+                None => {
+                    // What goes wrong is in the daemon's log, and tried again at the next touch.
+                    let _ = files.create_root(&root);
+                    Ok(())
+                }
+            });
+            return made.await.map_err(|panic| bug(&panic))?;
+        }
+        Ok(())
+    }
+
+    /// Holds what runs in a workspace to its limits as they are now.
+    async fn limit_what_runs(&self, id: WorkspaceId) -> Result<(), Status> {
+        let limits = move |state: &State| {
+            state.workspace(id).map(|found| state.workspace_world(found).limits)
+        };
+        let limits = self.engine.read(limits).await.map_err(|no| refused(&no))?;
+        if let Some(Err(error)) = limits.map(|limits| self.launcher.update_limits(id, limits)) {
+            // What starts from now on has them; what runs keeps those it can have no less of.
+            tracing::warn!(workspace = %id, %error, "limits could not be changed for what runs");
         }
         Ok(())
     }
@@ -33,20 +55,41 @@ impl Api {
     async fn repository(&self, git: v1::WorkspaceGit, name: &str) -> Result<Git, Status> {
         let files = self.files.clone();
         let path = git.repo;
-        let checked = tokio::task::spawn_blocking(move || files.check_link(&path)).await;
-        let repo = checked
-            .unwrap_or_else(|panic| Err(Rejection::Bug { what: panic.to_string() }))
-            .map_err(|no| rejected(&no))?;
-        let branch = request::given(git.branch).unwrap_or_else(|| format!("substrat/{name}"));
-        Ok(Git { repo, branch, created_branch: false })
+        // A branch folder of its own: in that of another workspace it could change the other's.
+        let branch = request::given(git.branch).unwrap_or_else(|| format!("substrat/{name}/work"));
+        let checked = tokio::task::spawn_blocking(move || {
+            let real = files.check_link(&path).map_err(|no| rejected(&no))?;
+            files.check_repository(&real, &branch).map_err(|no| git_failed(&no))
+        });
+        checked.await.map_err(|panic| bug(&panic))?
+    }
+
+    /// The root of a workspace with a folder of its own, and the worktree that it is.
+    async fn folder_of(&self, reference: String) -> Result<Option<(String, Option<Git>)>, Status> {
+        let found = self.engine.read(move |state| {
+            let found = state.resolve_workspace(&reference).ok()?;
+            found.view.is_none().then(|| (found.root.clone(), found.git.clone()))
+        });
+        found.await.map_err(|no| refused(&no))
+    }
+
+    /// Refuses to delete a worktree with work that would be lost.
+    async fn check_work_left(&self, git: Git, root: String) -> Result<(), Status> {
+        let files = self.files.clone();
+        let looked = tokio::task::spawn_blocking(move || files.work_left(&git, &root)).await;
+        let left = looked.map_err(|panic| bug(&panic))?.map_err(|no| git_failed(&no))?;
+        match left.is_empty() {
+            true => Ok(()),
+            false => Err(work_left(&left)),
+        }
     }
 
     async fn workspace(&self, reference: String) -> Result<v1::Workspace, Status> {
-        let files = self.files.clone();
+        let (files, launcher) = (self.files.clone(), self.launcher.clone());
         let found = self.engine.read(move |state| {
             state
                 .resolve_workspace(&reference)
-                .map(|workspace| folder::workspace(state, &files, workspace))
+                .map(|workspace| folder::workspace(state, &files, &launcher, workspace))
         });
         found.await.map_err(|no| refused(&no))?.map_err(|no| rejected(&no))
     }
@@ -125,7 +168,13 @@ impl WorkspaceService for Api {
         let command = Command::CreateWorkspace { new };
         let id = self.change_workspace(command, key).await?;
         let workspace = self.workspace_now(id).await?;
-        self.make_folder(id).await?;
+        if let Err(no) = self.make_folder(id).await {
+            // One that cannot be made is not there.
+            let workspace = id.to_string();
+            let undo = Command::DeleteWorkspace { workspace, force: true };
+            self.change_workspace(undo, None).await?;
+            return Err(no);
+        }
         Ok(Response::new(v1::CreateWorkspaceResponse { workspace: Some(workspace) }))
     }
 
@@ -159,6 +208,7 @@ impl WorkspaceService for Api {
         let command = update(message)?;
         let id = self.change_workspace(command, key).await?;
         let workspace = self.workspace_now(id).await?;
+        self.limit_what_runs(id).await?;
         Ok(Response::new(v1::UpdateWorkspaceResponse { workspace: Some(workspace) }))
     }
 
@@ -177,12 +227,12 @@ impl WorkspaceService for Api {
         let message = request.into_inner();
         let size = request::page_size(message.page_size, 1000)?;
         let after = request::page_token(&message.page_token)?;
-        let files = self.files.clone();
+        let (files, launcher) = (self.files.clone(), self.launcher.clone());
         let listed = self.engine.read(move |state| {
             let workspaces = (1..)
                 .zip(state.workspaces())
                 .filter(|(place, _)| *place > after)
-                .map(|(place, one)| (place, folder::workspace(state, &files, one)));
+                .map(|(place, one)| (place, folder::workspace(state, &files, &launcher, one)));
             request::page(workspaces, size)
         });
         let (workspaces, next_page_token) = listed.await.map_err(|no| refused(&no))?;
@@ -234,9 +284,21 @@ impl WorkspaceService for Api {
     ) -> Result<Response<v1::DeleteWorkspaceResponse>, Status> {
         let message = request.into_inner();
         let key = request::key("DeleteWorkspace", &message.request_id, &message)?;
+        let folder = self.folder_of(message.workspace.clone()).await?;
+        if let (Some((root, Some(git))), false) = (&folder, message.force) {
+            self.check_work_left(git.clone(), root.clone()).await?;
+        }
         let command =
             Command::DeleteWorkspace { workspace: message.workspace, force: message.force };
         let id = self.change_workspace(command, key).await?;
+        if let Some((root, git)) = folder {
+            let files = self.files.clone();
+            // The engine does the same; who is told that it is deleted finds it gone.
+            let gone = move || files.remove_workspace(&root, git.as_ref());
+            if let Ok(Err(error)) = tokio::task::spawn_blocking(gone).await {
+                tracing::error!(workspace = %id, %error, "its folder could not be removed");
+            }
+        }
         Ok(Response::new(v1::DeleteWorkspaceResponse { workspace_id: id.to_string() }))
     }
 }

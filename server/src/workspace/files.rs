@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
@@ -19,6 +20,8 @@ pub struct Files {
     root: PathBuf,
     /// The daemon's home, which no workspace may show.
     home: PathBuf,
+    /// Held while a workspace is removed.
+    pub(super) removing: Arc<Mutex<()>>,
 }
 
 /// A place in a workspace: an open folder, and a path beneath it.
@@ -32,7 +35,7 @@ pub(super) struct Place {
 impl Files {
     /// Files of workspaces below `root`; `home` is the daemon's.
     pub fn new(root: impl Into<PathBuf>, home: impl Into<PathBuf>) -> Self {
-        Self { root: root.into(), home: home.into() }
+        Self { root: root.into(), home: home.into(), removing: Arc::default() }
     }
 
     /// The absolute path of a folder on the host.
@@ -70,9 +73,10 @@ impl Files {
     /// Removes the folder of a workspace with all that is in it. What is linked is not touched: a
     /// link is no symbolic link, and symbolic links are removed, not followed.
     pub fn remove_root(&self, root: &str) -> io::Result<()> {
-        // `<hex>/root` goes with its folder; the root of a child lies in that of its parent.
-        let top =
-            root.split_once('/').filter(|(_, rest)| *rest == "root").map_or(root, |top| top.0);
+        // `<hex>/root` and `<hex>/<hex>` go with their folder; the root of a child lies in that of
+        // its parent.
+        let whole = root.split_once('/').filter(|(top, rest)| *rest == "root" || rest == top);
+        let top = whole.map_or(root, |(top, _)| top);
         let (parent, name) = top.rsplit_once('/').unwrap_or(("", top));
         let removed = open_real(self.all()?, parent).and_then(|parent| remove_tree(&parent, name));
         match removed {
@@ -81,7 +85,12 @@ impl Files {
         }
     }
 
-    fn all(&self) -> io::Result<Dir> {
+    /// The folder of all workspaces.
+    pub(super) fn folder(&self) -> &Path {
+        &self.root
+    }
+
+    pub(super) fn all(&self) -> io::Result<Dir> {
         Dir::create_ambient_dir_all(&self.root, ambient_authority())?;
         Dir::open_ambient_dir(&self.root, ambient_authority())
     }

@@ -12,8 +12,11 @@ mod settings;
 #[cfg(test)]
 mod tests;
 mod tools;
+mod worktrees;
 
 pub use error::Error;
 pub use files::Files;
+pub use mounts::open_real_any;
 pub use mounts::{Open, Unseen};
 pub use settings::{SandboxPolicy, SandboxReport, SandboxSettings};
+pub use worktrees::GitInside;

@@ -2,8 +2,9 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::{Component, Path};
 
-use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, mkdirat, openat};
 
 use super::Files;
 use super::files::enter;
@@ -62,16 +63,40 @@ impl Files {
     fn open_source(&self, mount: &Mount) -> io::Result<OwnedFd> {
         match &mount.source {
             Source::Workspaces(root) => self.make_root(root),
-            Source::Host(path) => {
-                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-                let mut at = openat(CWD, "/", flags, Mode::empty())?;
-                for part in path.split('/').filter(|part| !part.is_empty()) {
-                    at = enter(&at, part)?;
-                }
-                Ok(at)
-            }
+            Source::Host(path) => open_real(Path::new(path)),
         }
     }
+}
+
+/// Opens a file or folder of the host by an absolute path without following a symbolic link.
+///
+/// # Errors
+///
+/// What the system says; ELOOP for a symbolic link in its place.
+pub fn open_real_any(path: &Path) -> io::Result<OwnedFd> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return open_real(path);
+    };
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let found = openat(open_real(parent)?, name, flags, Mode::empty())?;
+    match FileType::from_raw_mode(fstat(&found)?.st_mode) {
+        FileType::Symlink => Err(rustix::io::Errno::LOOP.into()),
+        _ => Ok(found),
+    }
+}
+
+/// Opens a folder of the host by an absolute path without following a symbolic link.
+///
+/// # Errors
+///
+/// What the system says; a symbolic link is no folder.
+pub(super) fn open_real(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut at = openat(CWD, "/", flags, Mode::empty())?;
+    for part in path.components().filter(|part| matches!(part, Component::Normal(_))) {
+        at = enter(&at, part.as_os_str())?;
+    }
+    Ok(at)
 }
 
 /// Makes the folders of a path where they are missing.

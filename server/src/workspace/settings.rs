@@ -41,11 +41,3 @@ pub struct SandboxReport {
     /// How limits are enforced, in words.
     pub limits: String,
 }
-
-impl SandboxReport {
-    /// Where no provider starts processes.
-    pub fn unused(policy: SandboxPolicy) -> Self {
-        let reason = "no provider of this build starts processes".to_owned();
-        Self { policy, reason, ..Self::default() }
-    }
-}

@@ -45,6 +45,12 @@ pub enum Controller {
     Cpu,
 }
 
+impl std::fmt::Display for Controller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 impl Controller {
     const ALL: [Self; 3] = [Self::Memory, Self::Pids, Self::Cpu];
 

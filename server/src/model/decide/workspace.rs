@@ -42,12 +42,18 @@ impl<'a> Plan<'a, '_> {
             let hint = "leave out the one or the other";
             return Err(invalid("a view has no folder of its own", hint));
         }
+        if new.git.is_some() && new.parent.is_some() {
+            let hint = "leave out the one or the other";
+            return Err(invalid("a worktree lies in no other workspace", hint));
+        }
         let parent = new.parent.map(|name| self.parent(&name)).transpose()?;
         let view = new.view.map(|view| self.view(&view)).transpose()?;
         let workspace_id = WorkspaceId::fresh(self.cx.ids);
-        let root = match parent {
-            Some(parent) => format!("{}/{name}", parent.root),
-            None => format!("{workspace_id}/root"),
+        let root = match (parent, &new.git) {
+            (Some(parent), _) => format!("{}/{name}", parent.root),
+            // git names a worktree by the last part of its path, and no two may be alike.
+            (None, Some(_)) => format!("{workspace_id}/{workspace_id}"),
+            (None, None) => format!("{workspace_id}/root"),
         };
         self.push(
             None,

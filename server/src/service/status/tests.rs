@@ -19,6 +19,8 @@ const OTHERS: &[Reason] = &[
     Reason::DeadlineExceeded,
     Reason::Overloaded,
     Reason::LogUnreadable,
+    Reason::GitFailed,
+    Reason::WorkLeft,
     Reason::SandboxUnavailable,
     Reason::SandboxFailed,
     Reason::MountFailed,

@@ -179,6 +179,24 @@ fn walk(
     Ok(at)
 }
 
+/// The files and folders in a folder, in order. Links, sockets and locks are left out.
+pub(super) fn entries(path: &Path) -> Result<Vec<PathBuf>, Error> {
+    let list = || -> io::Result<Vec<PathBuf>> {
+        let mut found = Vec::new();
+        for entry in readable(&open_dir(path)?)?.entries()? {
+            let entry = entry?;
+            let (kind, name) = (entry.file_type()?, entry.file_name());
+            let is_lock = Path::new(&name).extension().is_some_and(|last| last == "lock");
+            if (kind.is_dir() || kind.is_file()) && !is_lock {
+                found.push(path.join(name));
+            }
+        }
+        found.sort();
+        Ok(found)
+    };
+    list().map_err(|error| Error::Io { path: path.to_owned(), error })
+}
+
 /// Whether there is a folder, and what of it: nothing, or something in it.
 pub(super) fn is_empty_dir(path: &Path) -> io::Result<Option<bool>> {
     match open_dir(path) {

@@ -17,10 +17,37 @@ use crate::model::Access;
 ///
 /// [`Repository::prepare`] makes sure that the folders are there and that none is a link. It is
 /// to be called before each start.
-pub fn sandbox_mounts(repository: &Repository, name: &str, branch: &str) -> Vec<(PathBuf, Access)> {
+///
+/// The common folder itself is none of them: git makes locks in it for things that it does not
+/// change in the end, so a sandbox has an empty folder there, with all that lies in it bound.
+///
+/// # Errors
+///
+/// [`Error::Io`] if the repository cannot be listed.
+pub fn sandbox_mounts(
+    repository: &Repository,
+    name: &str,
+    branch: &str,
+) -> Result<Vec<(PathBuf, Access)>, Error> {
+    let common = &repository.common_dir;
+    let mut mounts = Vec::new();
+    for path in admin::entries(common)? {
+        mounts.push((path, Access::ReadOnly));
+    }
+    mounts.extend(written(repository, name, branch));
+    let kept = ["objects/pack", "objects/info"];
+    mounts.extend(kept.map(|path| (common.join(path), Access::ReadOnly)));
+    Ok(mounts)
+}
+
+/// What can be written.
+fn written(
+    repository: &Repository,
+    name: &str,
+    branch: &str,
+) -> impl Iterator<Item = (PathBuf, Access)> {
     let common = &repository.common_dir;
     let branches = folder_of(branch);
-    let mut mounts = vec![(common.clone(), Access::ReadOnly)];
     let written = [
         common.join("objects"),
         common.join("worktrees").join(name),
@@ -28,10 +55,7 @@ pub fn sandbox_mounts(repository: &Repository, name: &str, branch: &str) -> Vec<
         common.join("logs/refs/heads").join(branches),
     ];
     // A path that ends in "" has a slash at its end, which is another path to a sandbox.
-    mounts.extend(written.map(|path| (path.components().collect(), Access::ReadWrite)));
-    let kept = ["objects/pack", "objects/info"];
-    mounts.extend(kept.map(|path| (common.join(path), Access::ReadOnly)));
-    mounts
+    written.into_iter().map(|path| (path.components().collect(), Access::ReadWrite))
 }
 
 /// The environment of git in a sandbox: nothing is tidied up or packed, since that would write
@@ -58,8 +82,11 @@ impl Repository {
     ///
     /// [`Error::Tampered`] if one of them, or one above it, is a link.
     pub fn prepare(&self, name: &str, branch: &str) -> Result<(), Error> {
-        for (path, _) in sandbox_mounts(self, name, branch) {
+        for (path, _) in written(self, name, branch) {
             admin::make_dir(&path)?;
+        }
+        for path in ["objects/pack", "objects/info"] {
+            admin::make_dir(&self.common_dir.join(path))?;
         }
         Ok(())
     }

@@ -250,6 +250,18 @@ impl Repository {
     }
 
     /// The commit of a branch, if it has one.
+    /// Whether there is a branch of this name.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BranchInvalid`], or what git said.
+    pub fn has_branch(&self, branch: &str) -> Result<bool, Error> {
+        if !parse::is_branch_name(branch) {
+            return Err(Error::BranchInvalid { branch: branch.to_owned() });
+        }
+        Ok(self.commit_of(branch)?.is_some())
+    }
+
     fn commit_of(&self, branch: &str) -> Result<Option<String>, Error> {
         self.resolve(&format!("refs/heads/{branch}"))
     }

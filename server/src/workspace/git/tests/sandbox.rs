@@ -12,13 +12,18 @@ fn what_a_sandbox_binds_is_as_narrow_as_git_allows() {
     let common = world.repo.join(".git");
     let mounts = |branch| -> Vec<(String, Access)> {
         let relative = |path: &Path| path.strip_prefix(&common).unwrap().display().to_string();
-        let mounts = sandbox_mounts(&repository, "name", branch);
+        let mut mounts = sandbox_mounts(&repository, "name", branch).unwrap();
+        let top = mounts.iter().take_while(|(_, access)| *access == Access::ReadOnly).count();
+        let listed: Vec<_> = mounts.drain(..top).map(|(path, _)| relative(&path)).collect();
+        for name in ["HEAD", "config", "hooks", "objects", "refs"] {
+            assert!(listed.iter().any(|path| path == name), "{listed:?}");
+        }
+        assert!(!listed.iter().any(|path| path.is_empty() || path.contains('/')), "{listed:?}");
         mounts.iter().map(|(path, access)| (relative(path), *access)).collect()
     };
     use Access::{ReadOnly, ReadWrite};
     let expected = |branches: &str, logs: &str| {
         [
-            ("", ReadOnly),
             ("objects", ReadWrite),
             ("worktrees/name", ReadWrite),
             (branches, ReadWrite),
@@ -39,7 +44,8 @@ fn in_sandbox(world: &World, worktree: &Worktree, script: &str) -> Output {
     repository.prepare(&worktree.name, &worktree.branch).unwrap();
     let mut bwrap = std::process::Command::new("bwrap");
     bwrap.args(["--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--dev", "/dev"]);
-    for (path, access) in sandbox_mounts(&repository, &worktree.name, &worktree.branch) {
+    bwrap.arg("--tmpfs").arg(repository.common_dir());
+    for (path, access) in sandbox_mounts(&repository, &worktree.name, &worktree.branch).unwrap() {
         let flag = if access == Access::ReadOnly { "--ro-bind" } else { "--bind" };
         bwrap.arg(flag).args([&path, &path]);
     }
@@ -78,6 +84,7 @@ fn in_a_sandbox_commits_work_and_the_rest_of_the_repository_stays_as_it_is() {
     );
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "changed\n", "{error}");
+    assert!(!error.contains("packed-refs.lock"), "{error}");
     let attempts = [
         "echo x >> $COMMON/config",
         "git config core.fsmonitor evil",

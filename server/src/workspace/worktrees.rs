@@ -1,0 +1,121 @@
+//! Workspaces that are worktrees of git repositories.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError};
+
+use super::Files;
+use super::git::{
+    Direct, Error, Removed, Repository, WorkLeft, Worktree, sandbox_environment, sandbox_mounts,
+};
+use crate::model::{Access, Git};
+
+/// What a sandbox binds so that git works in a worktree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GitInside {
+    /// The folder that git keeps everything in. It is a private one inside, so that git finds its
+    /// place for locks.
+    pub common_dir: PathBuf,
+    /// Files and folders at their own paths, in this order: most lie in that folder.
+    pub shown: Vec<(PathBuf, Access)>,
+    /// Variables for git.
+    pub env: Vec<(OsString, OsString)>,
+}
+
+fn repository(git: &Git) -> Result<Repository, Error> {
+    Repository::open(Arc::new(Direct), Path::new(&git.repo))
+}
+
+/// The worktree of a workspace: git names it by the last part of its root, which is the
+/// workspace's id, so that no other one has the name.
+fn worktree(git: &Git, root: &Path) -> Worktree {
+    let name = root.file_name().map(|name| name.to_string_lossy().into_owned());
+    Worktree {
+        name: name.unwrap_or_default(),
+        branch: git.branch.clone(),
+        is_branch_new: git.created_branch,
+    }
+}
+
+impl Files {
+    /// Looks at a repository that a workspace is to be a worktree of. Calls block, here and below.
+    ///
+    /// # Errors
+    ///
+    /// What git can say against it.
+    pub fn check_repository(&self, repo: &str, branch: &str) -> Result<Git, Error> {
+        let repository = Repository::open(Arc::new(Direct), Path::new(repo))?;
+        let created_branch = !repository.has_branch(branch)?;
+        let repo = repository.top().to_string_lossy().into_owned();
+        Ok(Git { repo, branch: branch.to_owned(), created_branch })
+    }
+
+    /// Makes the worktree of a workspace. One that is there is fine.
+    ///
+    /// # Errors
+    ///
+    /// What git can say against it.
+    pub fn add_worktree(&self, git: &Git, root: &str) -> Result<(), Error> {
+        let root = self.worktree_root(root)?;
+        let made = repository(git)?.add_worktree(&root, &git.branch)?;
+        match made.name == worktree(git, &root).name {
+            true => Ok(()),
+            false => Err(Error::RootTaken { root, repository: PathBuf::from(&git.repo) }),
+        }
+    }
+
+    /// What would be lost with a worktree.
+    ///
+    /// # Errors
+    ///
+    /// What git can say against looking.
+    pub fn work_left(&self, git: &Git, root: &str) -> Result<WorkLeft, Error> {
+        let root = self.worktree_root(root)?;
+        repository(git)?.work_left(&root, &worktree(git, &root))
+    }
+
+    /// Removes the folder of a workspace, and what git knows of it. One that is gone is fine. One
+    /// is removed at a time, so that who waits for it finds it gone.
+    ///
+    /// # Errors
+    ///
+    /// What git or the disk said.
+    pub fn remove_workspace(&self, root: &str, git: Option<&Git>) -> io::Result<()> {
+        let _alone = self.removing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(git) = git {
+            let removed = self.remove_worktree(git, root).map_err(io::Error::other)?;
+            if !removed.kept.is_empty() {
+                tracing::info!(root, kept = ?removed.kept, "kept branches of a worktree");
+            }
+        }
+        self.remove_root(root)
+    }
+
+    /// Removes a worktree whatever is in it; commits stay, on its branch.
+    fn remove_worktree(&self, git: &Git, root: &str) -> Result<Removed, Error> {
+        let at = self.worktree_root(root)?;
+        repository(git)?.remove_worktree(&at, &worktree(git, &at), true)
+    }
+
+    /// What a sandbox needs of the repository of a worktree.
+    ///
+    /// # Errors
+    ///
+    /// What git can say against it.
+    pub fn git_inside(&self, git: &Git, root: &str) -> Result<GitInside, Error> {
+        let root = self.worktree_root(root)?;
+        let (repository, worktree) = (repository(git)?, worktree(git, &root));
+        repository.prepare(&worktree.name, &worktree.branch)?;
+        let shown = sandbox_mounts(&repository, &worktree.name, &worktree.branch)?;
+        let common_dir = repository.common_dir().to_owned();
+        Ok(GitInside { common_dir, shown, env: sandbox_environment() })
+    }
+
+    /// The real path of a root: git knows no other.
+    fn worktree_root(&self, root: &str) -> Result<PathBuf, Error> {
+        let at = |error| Error::Io { path: PathBuf::from(root), error };
+        self.all().map_err(at)?;
+        Ok(self.folder().canonicalize().map_err(at)?.join(root))
+    }
+}
