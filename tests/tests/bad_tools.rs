@@ -39,7 +39,43 @@ fn bad(tool: &'static str, args: Value, says: &'static str) -> Bad {
 fn all() -> Vec<Bad> {
     let mut all = talking();
     all.extend(governing());
+    all.extend(sharing());
     all
+}
+
+/// With tools for workspaces. USER linked a folder for reading only at `docs`.
+fn sharing() -> Vec<Bad> {
+    let link = |workspace: &str, source: &str, target: &str, mode: &str| json!({ "workspace": workspace, "source": source, "target": target, "mode": mode });
+    let view = |name: &str, of: &str, subdir: &str, mode: &str| json!({ "name": name, "view_of": of, "subdir": subdir, "mode": mode });
+    let from = |workspace: &str, source: &str| json!({ "source_workspace": workspace, "source": source, "target": "x" });
+    let kid = json!({ "name": "kid", "instructions": ECHO, "workspace_access": "all" });
+    vec![
+        bad("create_workspace", json!({}), "missing field `name`"),
+        bad("create_workspace", json!({ "name": "a/b" }), "is not a valid name"),
+        bad("create_workspace", json!({ "name": "desk" }), "already a workspace"),
+        bad("create_workspace", json!({ "name": "x", "network_access": true }), "the network"),
+        bad("create_workspace", view("x", "nowhere", "", "ro"), "no workspace \"nowhere\""),
+        bad("create_workspace", view("x", "foreign", "", "ro"), "not yours"),
+        bad("create_workspace", view("x", "desk", "../up", "ro"), "\"..\""),
+        bad("create_workspace", view("x", "desk", "/etc", "ro"), "absolute"),
+        bad("create_workspace", view("x", "desk", "docs", "rw"), "read-only to you"),
+        bad("create_workspace", view("x", "desk", "", "all"), "unknown variant `all`"),
+        bad("delete_workspace", json!({ "workspace": "desk" }), "in use by agent"),
+        bad("delete_workspace", json!({ "workspace": "foreign" }), "not yours"),
+        bad("delete_workspace", json!({ "workspace": "" }), "no workspace"),
+        bad("link_dir", link("foreign", "a", "x", "ro"), "not yours"),
+        bad("link_dir", link("desk", "docs", "x", "rw"), "read-only to you"),
+        bad("link_dir", link("desk", "", "x", "ro"), "linked below it"),
+        bad("link_dir", link("desk", "/etc", "x", "ro"), "absolute"),
+        bad("link_dir", link("desk", "a", "docs/x", "ro"), "overlaps the link at"),
+        bad("link_dir", link("desk", "a", ".", "ro"), "root of the workspace"),
+        bad("link_from", from("foreign", ""), "not yours"),
+        bad("link_from", from("desk", ".."), "\"..\""),
+        bad("unlink_dir", json!({ "workspace": "desk", "target": "docs" }), "made by USER"),
+        bad("unlink_dir", json!({ "workspace": "desk", "target": "x" }), "nothing is linked"),
+        bad("unlink_dir", json!({ "workspace": "foreign", "target": "x" }), "not yours"),
+        bad("spawn_agent", kid, "unknown variant `all`"),
+    ]
 }
 
 /// With tools for messages, agents and files.
@@ -161,6 +197,10 @@ async fn home(settings: &[&str], script: &str) -> (Daemon, Client, v1::Agent) {
     let client = daemon.client().await;
     let desk = v1::CreateWorkspaceRequest { name: "desk".into(), ..Default::default() };
     client.workspaces.clone().create_workspace(desk).await.unwrap();
+    daemon.ctl_ok(&["workspace", "create", "foreign"]);
+    std::fs::create_dir(daemon.home.join("../docs")).unwrap();
+    let docs = daemon.home.join("../docs").to_str().unwrap().to_owned();
+    daemon.ctl_ok(&["workspace", "link", "desk", &docs, "docs"]);
     let top = create(&client, "", "top", ECHO).await;
     let middle = create(&client, "top", "middle", script).await;
     create(&client, "top", "gone", ECHO).await;
@@ -174,8 +214,9 @@ async fn home(settings: &[&str], script: &str) -> (Daemon, Client, v1::Agent) {
     (daemon, client, middle)
 }
 
-/// All that a call could have changed: agents without what counts their events, and USER's inbox.
-async fn state(client: &Client) -> (Vec<v1::Agent>, usize) {
+/// All that a call could have changed: agents without what counts their events, workspaces, and
+/// USER's inbox.
+async fn state(client: &Client) -> (Vec<v1::Agent>, Vec<v1::Workspace>, usize) {
     let mut agents = client.all_agents().await;
     for agent in &mut agents {
         agent.last_sequence = 0;
@@ -184,7 +225,9 @@ async fn state(client: &Client) -> (Vec<v1::Agent>, usize) {
     }
     let request = v1::ListInboxRequest { page_size: 1000, ..Default::default() };
     let inbox = client.agents.clone().list_inbox(request).await.unwrap().into_inner();
-    (agents, inbox.messages.len())
+    let mut service = client.workspaces.clone();
+    let listed = service.list_workspaces(v1::ListWorkspacesRequest::default()).await.unwrap();
+    (agents, listed.into_inner().workspaces, inbox.messages.len())
 }
 
 /// Asserts that the events of a turn are refused calls, each recorded with its error, and no more.
@@ -272,8 +315,11 @@ fn calling(calls: &[Bad]) -> String {
     for Bad { tool, args, .. } in calls {
         let args = args.as_object().unwrap();
         let first = "recipient text name instructions result path content reason after \
-                     reminder_id agent_name transition subscription_id key";
-        let first: Vec<&str> = first.split_whitespace().collect();
+                     reminder_id agent_name transition subscription_id key \
+                     workspace source_workspace source target";
+        // Whoever spawns need not name a workspace.
+        let named = |key: &&str| *tool != "spawn_agent" || !key.contains("workspace");
+        let first: Vec<&str> = first.split_whitespace().filter(named).collect();
         let required = first.iter().filter_map(|key| args.get(*key)).map(Value::to_string);
         let rest: serde_json::Map<String, Value> = args
             .iter()

@@ -501,7 +501,8 @@ impl Rejection {
             Self::LinkExists { .. } => "choose another mount path, or unlink that one".into(),
             Self::LinkNotFound { .. } => "show the workspace to see its links".into(),
             Self::LinkForbidden { .. } => {
-                "give the absolute path of a folder that is there, outside of the daemon's home"
+                "choose a folder that is there, outside of the daemon's home, with nothing linked \
+                 below it"
                     .into()
             }
             Self::PathInvalid { .. } => "use a path relative to the root of the workspace".into(),

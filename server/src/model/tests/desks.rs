@@ -136,12 +136,12 @@ impl World {
                     limits: Limits { processes, ..Limits::default() },
                 });
             }
-            other => self.desk_step_of_agents(other),
+            other => self.desk_step_of_agents(&other),
         }
     }
 
-    fn desk_step_of_agents(&mut self, step: Step) {
-        match step {
+    fn desk_step_of_agents(&mut self, step: &Step) {
+        match *step {
             Step::Delete { workspace } => {
                 let workspace = self.workspace_name(workspace);
                 // Where the team starts.
