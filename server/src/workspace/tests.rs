@@ -105,6 +105,7 @@ fn seen(root: &str) -> Seen {
         network: false,
         env: Default::default(),
         limits: Default::default(),
+        git: None,
     }
 }
 

@@ -164,6 +164,19 @@ pub(super) fn make_dir(path: &Path) -> Result<(), Error> {
     })
 }
 
+/// Makes an empty file in a folder, if there is nothing of that name.
+pub(super) fn make_file(dir: &Path, name: &str) -> Result<(), Error> {
+    let make = |dir: OwnedFd| {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        match openat(&dir, name, flags, Mode::from_raw_mode(0o666)) {
+            Ok(_) | Err(rustix::io::Errno::EXIST) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    };
+    let made = open_dir(dir).and_then(make);
+    made.map_err(|error| Error::Io { path: dir.join(name), error })
+}
+
 fn walk(
     path: &Path,
     before: impl Fn(&OwnedFd, &std::ffi::OsStr) -> io::Result<()>,

@@ -88,6 +88,9 @@ impl Repository {
         for path in ["objects/pack", "objects/info"] {
             admin::make_dir(&self.common_dir.join(path))?;
         }
+        // Bound read-only, it cannot be replaced inside: references that were packed into a
+        // private one would be gone.
+        admin::make_file(&self.common_dir, "packed-refs")?;
         Ok(())
     }
 }
