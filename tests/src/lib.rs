@@ -15,6 +15,7 @@ pub mod launch;
 pub mod mail;
 pub mod mcp;
 pub mod probe;
+pub mod program;
 pub mod remember;
 pub mod team;
 pub mod watch;

@@ -36,6 +36,11 @@ impl Daemon {
         status(self.pid, "Threads")
     }
 
+    /// The most that was resident, in KiB.
+    pub fn peak_kib(&self) -> u64 {
+        status(self.pid, "VmHWM")
+    }
+
     /// Resident memory in KiB.
     pub fn resident_kib(&self) -> u64 {
         status(self.pid, "VmRSS")

@@ -75,8 +75,10 @@ pub(super) fn aside(index: usize) -> String {
 /// The arguments of bubblewrap.
 pub fn argv(plan: &Plan<'_>) -> Vec<OsString> {
     let mut line = Line(Vec::new());
-    // The privilege is for moving mounts; init drops it, and all others, before the command.
-    line.add(&["--unshare-user", "--uid", "0", "--gid", "0", "--cap-add", "CAP_SYS_ADMIN"]);
+    // The privileges are for moving mounts, and for making the owner of the sandbox another user
+    // in a namespace below; init drops them, and all others, before the command.
+    line.add(&["--unshare-user", "--uid", "0", "--gid", "0"]);
+    line.add(&["--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETFCAP"]);
     line.add(&["--unshare-pid", "--as-pid-1", "--unshare-uts", "--hostname", "sandbox"]);
     line.add(&["--unshare-ipc", "--unshare-cgroup", "--die-with-parent", "--new-session"]);
     line.add(&["--clearenv"]);

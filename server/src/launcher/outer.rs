@@ -82,6 +82,8 @@ impl Outer {
     /// Starts it. Returns the near end of the socket that is its stdin.
     pub(super) fn spawn(mut self) -> io::Result<(Child, UnixStream)> {
         let (near, far) = UnixStream::pair()?;
+        // Before anything can be sent on it: what is sent tells from which process it is.
+        rustix::net::sockopt::set_socket_passcred(&near, true)?;
         self.command.stdin(Stdio::from(OwnedFd::from(far)));
         let child = self.command.spawn()?;
         Ok((child, near))

@@ -89,8 +89,6 @@ impl Waiting {
         records: &Records,
     ) -> Result<Self, Error> {
         control.set_nonblocking(true).map_err(Error::step("preparing the socket"))?;
-        rustix::net::sockopt::set_socket_passcred(&control, true)
-            .map_err(|error| Error::step("preparing the socket")(error.into()))?;
         let control = UnixStream::from_std(control).map_err(Error::step("preparing the socket"))?;
         let mut incoming = Incoming::default();
         let told = tokio::time::timeout(START, next::<Told>(&control, &mut incoming)).await;
@@ -208,7 +206,8 @@ async fn said(child: &mut Child, timed_out: bool) -> Error {
     let mut text = String::new();
     if let Some(stderr) = child.stderr.take() {
         // What was read before an error is what there is.
-        let _ = stderr.take(MAX_SAID).read_to_string(&mut text).await;
+        let mut stderr = stderr.take(MAX_SAID);
+        let _ = tokio::time::timeout(KILLED, stderr.read_to_string(&mut text)).await;
     }
     let problem = match text.trim() {
         "" => "it ended without a word".to_owned(),

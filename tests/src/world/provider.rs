@@ -10,7 +10,8 @@ use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 use substrat_server::model::{Blob, FailureClass, Json, Saved, Usage};
 use substrat_server::provider::{
-    Capabilities, Ended, Failure, Info, Instance, OutputKind, Prompt, Provider, Spec, TurnIo,
+    Capabilities, Ended, Failure, Info, Instance, Objection, OutputKind, Prompt, Provider, Spec,
+    TurnIo,
 };
 
 use super::PROVIDER;

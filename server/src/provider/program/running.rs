@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -21,6 +21,15 @@ use crate::provider::{Failure, TurnIo};
 pub(super) const GRACE: Duration = Duration::from_secs(5);
 /// How long the end of a pipe is waited for whose process has ended.
 pub(super) const PIPE_END: Duration = Duration::from_secs(1);
+
+/// What its task is asked for.
+#[derive(Debug)]
+enum Task {
+    /// To ask it to end.
+    End(Ask),
+    /// To read what it has written to its standard error by now.
+    Stderr(oneshot::Sender<()>),
+}
 
 /// How it is asked to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +76,7 @@ pub(super) struct Running {
     pub(super) stdout: pipe::Receiver,
     pub(super) lines: Lines,
     pub(super) ended: watch::Receiver<Option<End>>,
-    asks: mpsc::UnboundedSender<Ask>,
+    asks: mpsc::UnboundedSender<Task>,
     shared: Arc<Shared>,
     /// Holds the process.
     _task: JoinSet<()>,
@@ -93,6 +102,11 @@ impl Input {
     /// Whether there is something that can be written.
     pub(super) fn is_waiting(&self) -> bool {
         !self.closed && self.written < self.bytes.len()
+    }
+
+    /// Whether nobody reads it.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed
     }
 
     /// Bytes that wait.
@@ -165,7 +179,7 @@ impl Running {
     /// Asks it to end.
     pub(super) fn ask(&self, ask: Ask) {
         // One that has ended has nothing to be asked.
-        let _ = self.asks.send(ask);
+        let _ = self.asks.send(Task::End(ask));
     }
 
     /// Says why it is to end, unless that was said.
@@ -194,7 +208,12 @@ impl Running {
     }
 
     /// Takes what it wrote to its standard error, and how many bytes that was.
-    pub(super) fn take_stderr(&self) -> Option<(String, u64)> {
+    pub(super) async fn take_stderr(&self) -> Option<(String, u64)> {
+        let (read, done) = oneshot::channel();
+        // Of one that has ended all is read.
+        if self.asks.send(Task::Stderr(read)).is_ok() {
+            let _ = done.await;
+        }
         lock(&self.shared.stderr).take()
     }
 
@@ -236,7 +255,7 @@ impl Running {
 async fn attend(
     mut process: Process,
     mut stderr: pipe::Receiver,
-    mut asks: mpsc::UnboundedReceiver<Ask>,
+    mut asks: mpsc::UnboundedReceiver<Task>,
     shared: Arc<Shared>,
     limits: Limits,
     ended: watch::Sender<Option<End>>,
@@ -248,10 +267,22 @@ async fn attend(
     let exit = loop {
         tokio::select! {
             exit = process.wait() => break exit,
-            Some(ask) = asks.recv() => match ask {
-                Ask::Interrupt => process.interrupt(),
-                Ask::Terminate => process.terminate(),
-                Ask::Kill => break process.kill().await,
+            Some(task) = asks.recv() => match task {
+                Task::End(Ask::Interrupt) => process.interrupt(),
+                Task::End(Ask::Terminate) => process.terminate(),
+                Task::End(Ask::Kill) => break process.kill().await,
+                Task::Stderr(done) => {
+                    let mut left = rustix::io::ioctl_fionread(&stderr).unwrap_or(0);
+                    while left > 0
+                        && let Ok(count) = stderr.read(&mut piece).await
+                        && count > 0
+                    {
+                        lock(&shared.stderr).push(&piece[..count]);
+                        left = left.saturating_sub(count as u64);
+                    }
+                    // A turn that was dropped does not wait.
+                    let _ = done.send(());
+                }
             },
             Some(hit) = waiting.recv() => {
                 tell(&hit);

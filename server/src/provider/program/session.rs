@@ -112,7 +112,7 @@ impl Session {
         let instructions = running.fresh.then_some(&*instructions);
         let line = ToProgram::turn(prompt, state.as_deref(), instructions);
         let came = turn::run(running, &line, io, limit).await;
-        if let Some((text, bytes)) = running.take_stderr() {
+        if let Some((text, bytes)) = running.take_stderr().await {
             io.report_stderr(&text, bytes);
         }
         if let Some(reason) = &running.unsandboxed {

@@ -16,7 +16,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::FuturesUnordered;
 use serde_json::value::RawValue;
 use tokio::io::AsyncReadExt;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::protocol::{CallOutcome, Said, ToProgram, parse};
 use super::running::{Ask, End, GRACE, PIPE_END, Running};
@@ -145,6 +145,9 @@ pub(super) async fn run(
         }
         if work.read_all && work.answer.is_none() && work.patience.is_none_or(is_past) {
             return work.closed().await;
+        }
+        if work.can_move && work.running.input.is_closed() {
+            return work.deaf().await;
         }
         work.step(&mut piece).await;
     }
@@ -335,6 +338,15 @@ impl Work<'_> {
             words if words.is_empty() => failed,
             words => format!("{failed}; its standard error ends with:\n{words}"),
         }
+    }
+
+    /// Ends a process that takes no more turns.
+    async fn deaf(&mut self) -> Came {
+        // It may be just about to end.
+        if timeout(GRACE, self.running.wait()).await.is_err() {
+            self.running.stop("it closed its input").await;
+        }
+        Came::Untaken
     }
 
     /// Ends a process that closed its output.
