@@ -9,6 +9,7 @@ use substrat_proto::v1;
 use substrat_proto::v1::agent_service_client::AgentServiceClient;
 use substrat_proto::v1::attach_service_client::AttachServiceClient;
 use substrat_proto::v1::daemon_service_client::DaemonServiceClient;
+use substrat_proto::v1::exec_service_client::ExecServiceClient;
 use substrat_proto::v1::provider_service_client::ProviderServiceClient;
 use substrat_proto::v1::session_service_client::SessionServiceClient;
 use substrat_proto::v1::workspace_service_client::WorkspaceServiceClient;
@@ -341,6 +342,7 @@ pub struct Client {
     pub agents: AgentServiceClient<Channel>,
     pub attach: AttachServiceClient<Channel>,
     pub daemon: DaemonServiceClient<Channel>,
+    pub exec: ExecServiceClient<Channel>,
     pub providers: ProviderServiceClient<Channel>,
     pub sessions: SessionServiceClient<Channel>,
     pub workspaces: WorkspaceServiceClient<Channel>,
@@ -363,6 +365,7 @@ impl Client {
             agents: AgentServiceClient::new(channel.clone()),
             attach: AttachServiceClient::new(channel.clone()),
             daemon: DaemonServiceClient::new(channel.clone()),
+            exec: ExecServiceClient::new(channel.clone()),
             providers: ProviderServiceClient::new(channel.clone()),
             sessions: SessionServiceClient::new(channel.clone()),
             workspaces: WorkspaceServiceClient::new(channel),

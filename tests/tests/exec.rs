@@ -1,0 +1,328 @@
+//! Commands that run where agents work: for people by `workspace exec`, for agents by
+//! `run_command`, and git in a worktree.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test may panic, and touches what it tests from outside"
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use substrat_proto::v1;
+use substrat_proto::v1::exec_request::Request as Asked;
+use substrat_proto::v1::exec_response::Response as Told;
+use substrat_tests::harness::{Client, Daemon, Said, reason, say, say_with};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+
+/// Runs what it is told as a shell command, and answers with what came of it.
+const SHELL: &str = r#"fn turn(prompt) { `${run_command(messages()[-1].text)}` }"#;
+
+fn exec(daemon: &Daemon, workspace: &str, script: &str) -> Said {
+    say(&daemon.home, &["workspace", "exec", workspace, "--", "sh", "-c", script])
+}
+
+fn done(said: &Said) -> &str {
+    assert_eq!(said.code, Some(0), "{said:?}");
+    &said.stdout
+}
+
+fn with_workspace(settings: &[&str]) -> Daemon {
+    let daemon = Daemon::with(settings);
+    done(&say(&daemon.home, &["workspace", "create", "ws", "--env", "COLOUR=green"]));
+    daemon
+}
+
+#[test]
+fn a_command_sees_the_workspace_and_gives_its_output_and_exit_code() {
+    let daemon = with_workspace(&[]);
+    let said = exec(&daemon, "ws", "pwd; echo $COLOUR; echo kept > file; echo oops >&2; exit 7");
+    assert_eq!((said.code, said.stdout.as_str()), (Some(7), "/workspace\ngreen\n"), "{said:?}");
+    assert_eq!(said.stderr, "oops\n");
+    let said =
+        say_with(&daemon.home, &["workspace", "exec", "ws", "--", "cat", "file", "-"], b"in");
+    assert_eq!(done(&said), "kept\nin");
+    let said = exec(&daemon, "ws", "kill -TERM $$");
+    assert_eq!(said.code, Some(128 + 15), "{said:?}");
+    let said = say(&daemon.home, &["workspace", "exec", "ws", "--", "no-such-program"]);
+    assert_eq!(said.code, Some(5), "{said:?}");
+    assert!(said.stderr.contains("\"no-such-program\" cannot be run"), "{said:?}");
+    let said = say(&daemon.home, &["workspace", "exec", "other", "--", "true"]);
+    assert_eq!(said.code, Some(4), "{said:?}");
+}
+
+#[test]
+fn a_large_input_comes_back_whole() {
+    let daemon = with_workspace(&[]);
+    let bytes: Vec<u8> = (0..3_000_000_u32).flat_map(u32::to_le_bytes).collect();
+    let mut command = substrat_tests::harness::substratctl(&daemon.home);
+    command.args(["workspace", "exec", "ws", "--", "cat"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut stdin, sent) = (child.stdin.take().unwrap(), bytes.clone());
+    let feeding = std::thread::spawn(move || std::io::Write::write_all(&mut stdin, &sent));
+    let output = child.wait_with_output().unwrap();
+    feeding.join().unwrap().unwrap();
+    assert!(output.stdout == bytes, "{} bytes came back", output.stdout.len());
+}
+
+#[test]
+fn what_an_agent_may_not_change_a_command_in_its_place_may_not_either() {
+    let daemon = with_workspace(&[]);
+    done(&exec(&daemon, "ws", "echo first > file"));
+    let script = "fn turn(p) { 1 }";
+    let create = ["agent", "create", "reader", "--workspace", "ws", "--ro", "--instructions"];
+    done(&say(&daemon.home, &[&create[..], &[script]].concat()));
+    let tail = ["--as", "reader", "--", "sh", "-c", "cat file; echo second > file"];
+    let said = say(&daemon.home, &[&["workspace", "exec", "ws"][..], &tail].concat());
+    assert_ne!(said.code, Some(0), "{said:?}");
+    assert!(said.stdout == "first\n" && said.stderr.contains("Read-only"), "{said:?}");
+    done(&say(&daemon.home, &["workspace", "create", "elsewhere"]));
+    let said = say(&daemon.home, &["workspace", "exec", "elsewhere", "--as", "reader", "--", "ls"]);
+    assert_eq!(said.code, Some(5), "{said:?}");
+}
+
+async fn open(client: &Client, open: v1::ExecOpen) -> Running {
+    let (requests, sent) = mpsc::channel(16);
+    requests.send(v1::ExecRequest { request: Some(Asked::Open(open)) }).await.unwrap();
+    let told = client.exec.clone().exec(ReceiverStream::new(sent)).await.unwrap().into_inner();
+    Running { requests, told, output: String::new() }
+}
+
+struct Running {
+    requests: mpsc::Sender<v1::ExecRequest>,
+    told: tonic::Streaming<v1::ExecResponse>,
+    output: String,
+}
+
+impl Running {
+    async fn ask(&self, asked: Asked) {
+        self.requests.send(v1::ExecRequest { request: Some(asked) }).await.unwrap();
+    }
+
+    async fn next(&mut self) -> Told {
+        self.told.message().await.unwrap().unwrap().response.unwrap()
+    }
+
+    /// Waits until the output holds a text.
+    async fn until(&mut self, text: &str) {
+        while !self.output.contains(text) {
+            match self.next().await {
+                Told::Stdout(bytes) => self.output += std::str::from_utf8(&bytes).unwrap(),
+                Told::Started(_) => {}
+                other => panic!("{other:?} instead of {text:?} after {:?}", self.output),
+            }
+        }
+    }
+
+    async fn exited(&mut self) -> v1::ExecExited {
+        loop {
+            if let Told::Exited(exited) = self.next().await {
+                return exited;
+            }
+        }
+    }
+}
+
+fn shell(script: &str, terminal: Option<v1::TerminalSize>) -> v1::ExecOpen {
+    let command = ["sh", "-c", script].map(str::to_owned).to_vec();
+    v1::ExecOpen { workspace: "ws".into(), command, terminal, ..Default::default() }
+}
+
+#[tokio::test]
+async fn a_terminal_has_a_size_a_name_and_job_control() {
+    let daemon = with_workspace(&[]);
+    let client = daemon.client().await;
+    let size = |rows, columns| v1::TerminalSize { rows, columns };
+    let mut bash = shell("", Some(size(10, 20)));
+    bash.command = vec!["bash".into(), "--norc".into()];
+    let mut running = open(&client, bash).await;
+    let typed = |text: &str| Asked::Input(text.as_bytes().to_vec());
+    running.ask(typed("tty; stty size; echo rea''dy\n")).await;
+    running.until("ready").await;
+    assert!(running.output.contains("/dev/pts/0"), "{}", running.output);
+    assert!(running.output.contains("10 20"), "{}", running.output);
+    running.ask(Asked::Resize(size(30, 40))).await;
+    running.ask(typed("stty size; echo chang''ed; sleep 1000\n")).await;
+    running.until("changed").await;
+    assert!(running.output.contains("30 40"), "{}", running.output);
+    // Ctrl-C ends what runs in it, and not the shell.
+    running.ask(typed("\u{3}")).await;
+    running.ask(typed("echo ali''ve; exit 3\n")).await;
+    running.until("alive").await;
+    assert_eq!(running.exited().await.code, 3);
+}
+
+#[tokio::test]
+async fn a_command_can_be_signalled_and_ends_with_its_stream() {
+    let daemon = with_workspace(&[]);
+    let client = daemon.client().await;
+    let script = "trap 'echo told; exit 5' TERM; echo ready; while :; do sleep 0.01; done";
+    let mut running = open(&client, shell(script, None)).await;
+    running.until("ready").await;
+    running.ask(Asked::Signal(v1::ExecSignal::Terminate.into())).await;
+    running.until("told").await;
+    assert_eq!(running.exited().await.code, 5);
+
+    let mut running = open(&client, shell("trap '' TERM INT; echo ready; sleep 1000", None)).await;
+    running.until("ready").await;
+    running.ask(Asked::Signal(v1::ExecSignal::Kill.into())).await;
+    assert_eq!(running.exited().await.signal, 9);
+
+    let mut running = open(&client, shell("echo ready; sleep 1000", None)).await;
+    let Told::Started(started) = running.next().await else { panic!("not started") };
+    let pid = rustix::process::Pid::from_raw(started.pid).unwrap();
+    let process = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
+    running.until("ready").await;
+    drop(running);
+    let ended = tokio::task::spawn_blocking(move || {
+        let mut fds = [rustix::event::PollFd::new(&process, rustix::event::PollFlags::IN)];
+        rustix::event::poll(&mut fds, None)
+    });
+    assert_eq!(ended.await.unwrap(), Ok(1), "the sandbox ends with the stream");
+}
+
+#[tokio::test]
+async fn a_stream_that_makes_no_sense_is_refused() {
+    let daemon = with_workspace(&[]);
+    let client = daemon.client().await;
+    let mut exec = client.exec.clone();
+    let request = |asked| tokio_stream::iter([v1::ExecRequest { request: Some(asked) }]);
+    let no = exec.exec(request(Asked::Input(Vec::new()))).await.unwrap_err();
+    assert_eq!(reason(&no), "FIELD_INVALID");
+    for open in [
+        v1::ExecOpen { workspace: "ws".into(), ..Default::default() },
+        v1::ExecOpen { directory: "../..".into(), ..shell("true", None) },
+        shell("true", Some(v1::TerminalSize { rows: 0, columns: 80 })),
+        shell("a\0b", None),
+    ] {
+        let no = exec.exec(request(Asked::Open(open.clone()))).await.unwrap_err();
+        assert!(["FIELD_INVALID", "PATH_INVALID"].contains(&reason(&no).as_str()), "{open:?}");
+    }
+}
+
+fn ask(daemon: &Daemon, agent: &str, text: &str) -> String {
+    done(&say(&daemon.home, &["agent", "send", agent, text])).to_owned()
+}
+
+#[test]
+fn an_agent_runs_commands_and_its_shell_remembers() {
+    let mut daemon = with_workspace(&[]);
+    let create = ["agent", "create", "a", "--workspace", "ws", "--instructions", SHELL];
+    done(&say(&daemon.home, &create));
+    let said = ask(&daemon, "a", "mkdir sub; cd sub; export WORD='two words'; pwd; exit 4");
+    assert!(said.contains(r#""exit_code": 4"#) && said.contains("/workspace/sub"), "{said}");
+    assert!(ask(&daemon, "a", "pwd; echo \"[$WORD]\"").contains("/workspace/sub\\n[two words]"));
+    daemon.kill();
+    daemon.start_again();
+    let said = ask(&daemon, "a", "pwd; echo \"[$WORD]\" >&2; nope");
+    assert!(said.contains("/workspace/sub\\n[two words]"), "{said}");
+    assert!(said.contains("nope: command not found"), "{said}");
+    // A folder that is gone leaves the root.
+    done(&exec(&daemon, "ws", "rmdir sub"));
+    assert!(ask(&daemon, "a", "pwd").contains("/workspace\\n"));
+}
+
+#[test]
+fn a_command_that_floods_hangs_or_lingers_is_bounded() {
+    let daemon = with_workspace(&[]);
+    let script = r#"fn turn(prompt) {
+        let said = messages()[-1].text;
+        `${run_command(said, 1)}`
+    }"#;
+    let create = ["agent", "create", "a", "--workspace", "ws", "--instructions", script];
+    done(&say(&daemon.home, &create));
+    let said = ask(&daemon, "a", "head -c 1000000 /dev/zero | tr '\\0' x; echo end");
+    assert!(said.contains("dropped_bytes") && said.contains("bytes are left out"), "{said}");
+    assert!(said.len() < 100_000 && said.contains(r#"end\n"#), "{} bytes", said.len());
+    let said = ask(&daemon, "a", "trap '' TERM; echo begun; sleep 1000");
+    assert!(said.contains("timed_out") && said.contains("begun"), "{said}");
+    // What is left behind holds nobody up, and is gone.
+    let said = ask(&daemon, "a", "setsid sleep 98765 & echo started");
+    assert!(said.contains("started"), "{said}");
+    let running = fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| fs::read_to_string(entry.ok()?.path().join("cmdline")).ok());
+    assert!(!running.collect::<String>().contains("98765"));
+}
+
+fn git(repo: &Path, args: &[&str]) -> String {
+    let output = Command::new("git").arg("-C").arg(repo).args(args).output().expect("git runs");
+    assert!(output.status.success(), "git {args:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn repository(home: &Path) -> PathBuf {
+    let repo = home.parent().unwrap().join("re po");
+    fs::create_dir(&repo).unwrap();
+    git(&repo, &["init", "-q", "-b", "main"]);
+    git(&repo, &["config", "user.email", "a@example.com"]);
+    git(&repo, &["config", "user.name", "A"]);
+    fs::write(repo.join("file"), "one\n").unwrap();
+    git(&repo, &["add", "."]);
+    git(&repo, &["commit", "-qm", "first"]);
+    repo
+}
+
+#[test]
+fn a_worktree_is_worked_in_and_deleted_only_with_its_work_safe() {
+    let daemon = Daemon::start();
+    let repo = repository(&daemon.home);
+    let create = ["workspace", "create", "wt", "--git", repo.to_str().unwrap()];
+    done(&say(&daemon.home, &create));
+    assert!(git(&repo, &["worktree", "list"]).contains("[substrat/wt/work]"));
+    let said = exec(&daemon, "wt", "echo two >> file; git commit -qam second && git log --oneline");
+    assert_eq!((done(&said).lines().count(), said.stderr.as_str()), (2, ""), "{said:?}");
+    assert_eq!(git(&repo, &["log", "-1", "--format=%s", "substrat/wt/work"]), "second\n");
+    let hook = repo.join(".git/hooks/post-commit");
+    let said = exec(&daemon, "wt", &format!("echo evil > '{}'", hook.display()));
+    assert!(said.code != Some(0) && !hook.exists(), "{said:?}");
+
+    let delete =
+        |more: &[&str]| say(&daemon.home, &[&["workspace", "delete", "wt"], more].concat());
+    let said = delete(&[]);
+    assert_eq!(said.code, Some(5), "{said:?}");
+    assert!(said.stderr.contains("unpushed:") && said.stderr.contains("second"), "{said:?}");
+    git(&repo, &["merge", "-q", "substrat/wt/work"]);
+    done(&exec(&daemon, "wt", "echo new > untracked"));
+    let said = delete(&[]);
+    assert!(said.stderr.contains("uncommitted: untracked"), "{said:?}");
+    done(&exec(&daemon, "wt", "rm untracked"));
+    done(&delete(&[]));
+    assert_eq!(git(&repo, &["worktree", "list"]).lines().count(), 1);
+    assert_eq!(git(&repo, &["branch", "--format=%(refname:short)"]), "main\n");
+    assert_eq!(fs::read_dir(daemon.home.join("workspaces")).unwrap().count(), 0);
+
+    // With force, what is committed stays.
+    done(&say(&daemon.home, &create));
+    done(&exec(&daemon, "wt", "echo three >> file; git commit -qam third; echo x >> file"));
+    done(&delete(&["--force"]));
+    assert_eq!(git(&repo, &["log", "-1", "--format=%s", "substrat/wt/work"]), "third\n");
+    assert_eq!(git(&repo, &["worktree", "list"]).lines().count(), 1);
+}
+
+#[test]
+fn a_worktree_that_cannot_be_made_leaves_nothing() {
+    let daemon = Daemon::start();
+    let repo = repository(&daemon.home);
+    let create = |repo: &str, branch: &str| {
+        say(&daemon.home, &["workspace", "create", "wt", "--git", repo, "--branch", branch])
+    };
+    let repo = repo.to_str().unwrap();
+    for (repo, branch, complaint) in [
+        (repo, "main", "is checked out at"),
+        (repo, "no..name", "is no name for a branch"),
+        ("/usr", "main", "is no git repository"),
+        ("/no/such/folder", "main", "does not exist"),
+    ] {
+        let said = create(repo, branch);
+        assert_ne!(said.code, Some(0), "{said:?}");
+        assert!(said.stderr.contains(complaint), "{said:?}");
+        let listed = say(&daemon.home, &["workspace", "list", "-o", "json"]);
+        assert_eq!(listed.json(), serde_json::json!({}), "{branch}");
+    }
+    done(&create(repo, "topic"));
+}
