@@ -68,6 +68,10 @@ impl<'a> Plan<'a, '_> {
             return Ok(Access::ReadWrite);
         }
         let hidden = || Rejection::WorkspaceNotVisible { name: workspace.name.clone() };
+        // What another agent's workspace shows, and what a view does, changes with more than itself.
+        if workspace.owner.is_some() || workspace.view.is_some() {
+            return Err(hidden());
+        }
         let own = self.state.world(agent).ok_or_else(hidden)?;
         let all = self.state.workspace_world(workspace);
         if all.network && !own.network {

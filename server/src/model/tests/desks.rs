@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::world::World;
+use super::world::{World, send};
 use crate::model::World as Seen;
 use crate::model::*;
 
@@ -21,6 +21,9 @@ pub(super) enum Step {
     Agent { name: u8, workspace: u8, subdir: u8, ro: bool },
     Call { agent: u8, tool: Tool, one: u8, other: u8, path: u8, rw: bool },
     Told { agent: u8, what: u8, late: bool },
+    Wake { agent: u8 },
+    Rest { agent: u8 },
+    Leave { agent: u8 },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -65,6 +68,33 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         }),
         1 => (n(), n(), yes()).prop_map(|(agent, what, late)| S::Told { agent, what, late }),
     ]
+}
+
+/// Steps that keep agents at work, with the others.
+fn busy_step() -> impl Strategy<Value = Step> {
+    let n = any::<u8>;
+    prop_oneof![
+        12 => step(),
+        4 => n().prop_map(|agent| Step::Wake { agent }),
+        2 => n().prop_map(|agent| Step::Rest { agent }),
+        1 => n().prop_map(|agent| Step::Leave { agent }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3000, max_shrink_iters: 4000, ..Default::default() })]
+
+    #[test]
+    fn nobody_shows_a_child_more_than_he_sees(
+        steps in proptest::collection::vec(busy_step(), 1..120)
+    ) {
+        let mut world = World::new(16);
+        let new = NewWorkspace::named("desk");
+        world.run(Command::CreateWorkspace { new }).expect("its name is free");
+        for step in steps {
+            world.desk_step(step);
+        }
+    }
 }
 
 fn name(number: u8) -> String {
@@ -169,6 +199,22 @@ impl World {
                 let turn = agent.turn().map(|turn| turn.id).filter(|_| !late);
                 let (id, turn) = (agent.id, turn.unwrap_or(TurnId::from_u64(7)));
                 self.run(told(id, turn, what)).expect("never rejected");
+            }
+            Step::Wake { agent } => {
+                let agents: Vec<&Agent> = self.state.agents().filter(|one| one.is_live()).collect();
+                if let Some(agent) = agents.get(usize::from(agent) % agents.len().max(1)) {
+                    let agent = agent.id.to_string();
+                    let _ = self.run(send(&agent, "go"));
+                }
+            }
+            Step::Rest { agent } => {
+                let Some(agent) = self.pick_running(agent) else { return };
+                self.complete(&agent.id.to_string(), "done");
+            }
+            Step::Leave { agent } => {
+                let Some(agent) = self.pick_running(agent) else { return };
+                let agent = agent.id.to_string();
+                self.run(Command::Terminate { agent, recursive: true }).expect("it is there");
             }
             _ => {}
         }
@@ -281,8 +327,18 @@ impl World {
                 .workspaces()
                 .any(|one| one.owner.is_some_and(made) && covers(&one.root, folder))
         };
+        // In a workspace of USER others who work there may have linked what they see.
+        let theirs = self.state.workspace(child.workspace.expect("it sees something"));
+        let theirs = theirs
+            .filter(|one| child.workspace != parent.workspace && one.owner != Some(parent.id));
+        let linked = |mount: &Mount| {
+            let all = self.state.workspaces().flat_map(|one| one.links.values());
+            let mut linked = all.filter(|link| link.via.is_some());
+            theirs.is_some() && linked.any(|link| link.source.covers(&mount.source))
+        };
         for (at, mount) in &seen.mounts {
-            let shown = given.iter().any(|world| world.shows(mount)) || of_its_own(mount);
+            let shown =
+                given.iter().any(|world| world.shows(mount)) || of_its_own(mount) || linked(mount);
             assert!(shown, "{} shows {mount:?} at {at:?}, {} does not", child.name, parent.name);
         }
     }

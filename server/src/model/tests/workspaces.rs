@@ -382,6 +382,24 @@ fn a_nested_workspace_is_given_on_only_if_all_of_it_is_seen() {
 }
 
 #[test]
+fn a_workspace_of_another_agent_is_not_given_on() {
+    let mut world = World::new(8);
+    world.desk("desk");
+    world.worker("one", "desk", None);
+    world.worker("two", "desk", None);
+    // It shows nothing that the other one does not see, so far.
+    let view = json!({ "name": "part", "view_of": "desk", "subdir": "a" });
+    world.made("one", "create_workspace", &view);
+    world.view("look", "part", "", ReadOnly);
+    for name in ["part", "look"] {
+        let spawn = json!({ "name": "kid", "instructions": "x", "workspace": name });
+        assert!(world.denied("two", "spawn_agent", &spawn).contains("not yours"), "{name}");
+    }
+    let spawn = json!({ "name": "kid", "instructions": "x", "workspace": "part" });
+    world.made("one", "spawn_agent", &spawn);
+}
+
+#[test]
 fn a_thousand_workspaces_are_found_at_once() {
     let World { mut state, policy, mut ids, now, .. } = World::new(4);
     let cx = &mut Context { now, policy: &policy, ids: &mut ids, attended: &|_| false };
