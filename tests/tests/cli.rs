@@ -333,8 +333,10 @@ fn workspaces_are_made_linked_and_deleted() {
 fn providers_and_the_configuration_are_shown() {
     let daemon = Daemon::with(&["slots.scripted=7"]);
     assert!(daemon.ctl_ok(&["provider", "list"]).contains("scripted  yes        0 of 7"));
-    let provider = &daemon.json(&["provider", "list"])["providers"][0];
-    assert_eq!((&provider["name"], &provider["slotLimit"]), (&json!("scripted"), &json!(7)));
+    let providers = daemon.json(&["provider", "list"]);
+    let providers = providers["providers"].as_array().unwrap();
+    let slots: Vec<_> = providers.iter().map(|one| (&one["name"], &one["slotLimit"])).collect();
+    assert_eq!(slots, [(&json!("program"), &json!(16)), (&json!("scripted"), &json!(7))]);
     let table = daemon.ctl_ok(&["config", "show"]);
     assert!(
         table.lines().any(|line| line.starts_with("slots.scripted ") && line.contains("--set"))
