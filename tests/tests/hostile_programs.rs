@@ -42,7 +42,7 @@ impl Bystander {
     }
 
     /// Its turn was not disturbed.
-    async fn is_fine(self, shop: &Shop) {
+    async fn ends_well(self, shop: &Shop) {
         assert!(!self.answer.is_finished(), "its turn still runs");
         let gate = shop.root.join("gate");
         // Blocks until it is opened on the other side.
@@ -136,7 +136,7 @@ async fn what_breaks_the_protocol_breaks_its_own_turn() {
         let failed = shop.events(&agent, "turn.failed").await;
         assert_eq!(text(&failed[0], "class"), "permanent", "{name}");
     }
-    bystander.is_fine(&shop).await;
+    bystander.ends_well(&shop).await;
 }
 
 /// What has to be ended.
@@ -228,7 +228,7 @@ async fn what_does_not_end_is_ended() {
     assert!(grown < 2 * MOST_KIB, "{grown} KiB");
     let meter = shop.client.agent("meter").await;
     assert!(meter.usage.unwrap().input_tokens >= 100_000, "what is used is booked");
-    bystander.is_fine(&shop).await;
+    bystander.ends_well(&shop).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -126,8 +126,8 @@ class AgentServiceServicer:
 
     def CreateAgent(self, request, context):
         """Creates an agent, a root unless a parent is given. ALREADY_EXISTS (AGENT_EXISTS) when a
-        sibling has the name; INVALID_ARGUMENT (NAME_INVALID, SCRIPT_INVALID); NOT_FOUND
-        (PROVIDER_UNKNOWN, WORKSPACE_NOT_FOUND).
+        sibling has the name; INVALID_ARGUMENT (NAME_INVALID, SCRIPT_INVALID, MODEL_INVALID);
+        NOT_FOUND (PROVIDER_UNKNOWN, WORKSPACE_NOT_FOUND).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

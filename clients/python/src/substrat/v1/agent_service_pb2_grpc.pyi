@@ -45,8 +45,8 @@ class AgentServiceStub:
     def __new__(cls, channel: _aio.Channel) -> AgentServiceAsyncStub: ...
     CreateAgent: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.CreateAgentRequest, _agent_service_pb2.CreateAgentResponse]
     """Creates an agent, a root unless a parent is given. ALREADY_EXISTS (AGENT_EXISTS) when a
-    sibling has the name; INVALID_ARGUMENT (NAME_INVALID, SCRIPT_INVALID); NOT_FOUND
-    (PROVIDER_UNKNOWN, WORKSPACE_NOT_FOUND).
+    sibling has the name; INVALID_ARGUMENT (NAME_INVALID, SCRIPT_INVALID, MODEL_INVALID);
+    NOT_FOUND (PROVIDER_UNKNOWN, WORKSPACE_NOT_FOUND).
     """
     GetAgent: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.GetAgentRequest, _agent_service_pb2.GetAgentResponse]
     """Returns one agent."""
@@ -99,8 +99,8 @@ class AgentServiceAsyncStub(AgentServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateAgent: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.CreateAgentRequest, _agent_service_pb2.CreateAgentResponse]  # type: ignore[assignment]
     """Creates an agent, a root unless a parent is given. ALREADY_EXISTS (AGENT_EXISTS) when a
-    sibling has the name; INVALID_ARGUMENT (NAME_INVALID, SCRIPT_INVALID); NOT_FOUND
-    (PROVIDER_UNKNOWN, WORKSPACE_NOT_FOUND).
+    sibling has the name; INVALID_ARGUMENT (NAME_INVALID, SCRIPT_INVALID, MODEL_INVALID);
+    NOT_FOUND (PROVIDER_UNKNOWN, WORKSPACE_NOT_FOUND).
     """
     GetAgent: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.GetAgentRequest, _agent_service_pb2.GetAgentResponse]  # type: ignore[assignment]
     """Returns one agent."""
@@ -156,8 +156,8 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_agent_service_pb2.CreateAgentResponse, _abc.Awaitable[_agent_service_pb2.CreateAgentResponse]]:
         """Creates an agent, a root unless a parent is given. ALREADY_EXISTS (AGENT_EXISTS) when a
-        sibling has the name; INVALID_ARGUMENT (NAME_INVALID, SCRIPT_INVALID); NOT_FOUND
-        (PROVIDER_UNKNOWN, WORKSPACE_NOT_FOUND).
+        sibling has the name; INVALID_ARGUMENT (NAME_INVALID, SCRIPT_INVALID, MODEL_INVALID);
+        NOT_FOUND (PROVIDER_UNKNOWN, WORKSPACE_NOT_FOUND).
         """
 
     @_abc_1.abstractmethod

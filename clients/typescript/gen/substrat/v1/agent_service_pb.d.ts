@@ -901,8 +901,8 @@ export declare const AckInboxResponseSchema: GenMessage<AckInboxResponse>;
 export declare const AgentService: GenService<{
   /**
    * Creates an agent, a root unless a parent is given. ALREADY_EXISTS (AGENT_EXISTS) when a
-   * sibling has the name; INVALID_ARGUMENT (NAME_INVALID, SCRIPT_INVALID); NOT_FOUND
-   * (PROVIDER_UNKNOWN, WORKSPACE_NOT_FOUND).
+   * sibling has the name; INVALID_ARGUMENT (NAME_INVALID, SCRIPT_INVALID, MODEL_INVALID);
+   * NOT_FOUND (PROVIDER_UNKNOWN, WORKSPACE_NOT_FOUND).
    *
    * @generated from rpc substrat.v1.AgentService.CreateAgent
    */
