@@ -142,6 +142,10 @@ fn start(socket: &OwnedFd, setup: &Setup, stdio: Vec<OwnedFd>) -> Result<Pid, Fa
     })?;
     // Holds the other ends of its input and output.
     drop(command);
+    if setup.terminal.is_some() {
+        // What is typed there signals this process, too. The command would inherit its deafness.
+        SigSet::all().thread_block().map_err(Failure::at("blocking signals"))?;
+    }
     let fds: Vec<_> = beside.iter().map(AsFd::as_fd).collect();
     send(socket, &Told::Ready, &fds).map_err(Failure::at("telling the daemon"))?;
     // A child's id fits.
@@ -149,12 +153,8 @@ fn start(socket: &OwnedFd, setup: &Setup, stdio: Vec<OwnedFd>) -> Result<Pid, Fa
     pid.ok_or_else(|| Failure::at("starting the command")(io::Error::other("no process id")))
 }
 
-/// Takes a terminal as the one that controls this session. What is typed there signals this
-/// process, too, which hears none of it; the command starts with no signal blocked.
+/// Takes a terminal as the one that controls this session.
 fn take_terminal(terminal: &OwnedFd) -> io::Result<()> {
-    let mut deaf = SigSet::all();
-    deaf.remove(nix::sys::signal::Signal::SIGCHLD);
-    deaf.thread_block()?;
     // Fails for one that leads its session, which bubblewrap has made this.
     let _ = rustix::process::setsid();
     Ok(rustix::process::ioctl_tiocsctty(terminal)?)
