@@ -20,6 +20,8 @@ pub const TOOL_SOCKET: &str = "/run/substrat/tools.sock";
 pub(super) const INIT: &str = "/run/substrat/init";
 /// Where mounts wait until they are moved to their place.
 const ASIDE: &str = "/run/substrat/mounts";
+/// Bytes that a file in memory takes at least, if it is not empty.
+const PAGE: u64 = 4 << 10;
 /// Bytes that /dev/shm may hold at most.
 const MAX_SHM: u64 = 256 << 20;
 
@@ -72,6 +74,27 @@ pub(super) fn aside(index: usize) -> String {
     format!("{ASIDE}/{index}")
 }
 
+/// The folders in memory, and the bytes that each may hold.
+fn folders_in_memory(tmp_bytes: u64, with_workspace: bool) -> Vec<(&'static str, u64)> {
+    // A size of nothing would be no limit.
+    let bytes = tmp_bytes.max(PAGE);
+    let mut folders = vec![("/dev/shm", bytes.min(MAX_SHM)), ("/tmp", bytes), (HOME, bytes)];
+    folders.extend(with_workspace.then_some((WORKSPACE, bytes)));
+    folders
+}
+
+/// How many files each folder in memory may hold, which no option of bubblewrap says: one that is
+/// not empty takes a page.
+pub(super) fn files_in_memory(
+    tmp_bytes: u64,
+    with_workspace: bool,
+    private: &[String],
+) -> Vec<(String, u64)> {
+    let folders = folders_in_memory(tmp_bytes, with_workspace).into_iter();
+    let folders = folders.chain(private.iter().map(|at| (at.as_str(), tmp_bytes.max(PAGE))));
+    folders.map(|(at, bytes)| (at.to_owned(), (bytes / PAGE).max(64))).collect()
+}
+
 /// The arguments of bubblewrap.
 pub fn argv(plan: &Plan<'_>) -> Vec<OsString> {
     let mut line = Line(Vec::new());
@@ -95,19 +118,18 @@ pub fn argv(plan: &Plan<'_>) -> Vec<OsString> {
         }
     }
     line.add(&["--proc", "/proc", "--dev", "/dev"]);
-    line.tmpfs("/dev/shm", plan.tmp_bytes.min(MAX_SHM));
+    for (at, bytes) in folders_in_memory(plan.tmp_bytes, plan.root.is_none()) {
+        line.add(&["--size", &bytes.to_string(), "--tmpfs", at]);
+    }
     line.add(&["--remount-ro", "/dev"]);
-    line.tmpfs("/tmp", plan.tmp_bytes);
-    line.tmpfs(HOME, plan.tmp_bytes);
-    match &plan.root {
-        Some(root) => line.bind(root, &root.at),
-        None => line.tmpfs(WORKSPACE, plan.tmp_bytes),
+    if let Some(root) = &plan.root {
+        line.bind(root, &root.at);
     }
     for (index, mount) in plan.mounts.iter().enumerate() {
         line.bind(mount, &aside(index));
     }
     for path in plan.private {
-        line.tmpfs(path, plan.tmp_bytes);
+        line.add(&["--size", &plan.tmp_bytes.max(PAGE).to_string(), "--tmpfs", path]);
     }
     for bind in plan.binds {
         line.bind(bind, &bind.at);
@@ -134,10 +156,5 @@ impl Line {
             Access::ReadWrite => "--bind-fd",
         };
         self.add(&[how, &bound.fd.to_string(), at]);
-    }
-
-    fn tmpfs(&mut self, at: &str, bytes: u64) {
-        // A size of nothing would be no limit.
-        self.add(&["--size", &bytes.max(4096).to_string(), "--tmpfs", at]);
     }
 }

@@ -40,6 +40,8 @@ pub(super) struct Setup {
     pub(super) dir: String,
     /// Mounts to be moved below the workspace: where each is, and its path there.
     pub(super) mounts: Vec<(String, String)>,
+    /// Folders in memory, and how many files each may hold.
+    pub(super) in_memory: Vec<(String, u64)>,
     /// Limits of the process, as [`super::limits::Rlimits`] writes them.
     pub(super) limits: String,
     /// Whether to listen for what goes to the daemon's proxy.

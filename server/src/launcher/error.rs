@@ -16,6 +16,14 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
+    /// It is to see more folders than can be shown.
+    #[error("{count} folders cannot be shown in a workspace; {limit} can, links of views included")]
+    TooManyMounts {
+        /// How many there are.
+        count: usize,
+        /// How many there may be.
+        limit: usize,
+    },
     /// The command is not there, or cannot be run.
     #[error("{program:?} cannot be run in the workspace: {problem}")]
     Command {
@@ -42,6 +50,7 @@ impl Error {
                 "mend that, or set sandbox.policy to \"preferred\" or \"off\" and let agents out"
             }
             Self::Mount { .. } => "put the folder back, or remove the link to it",
+            Self::TooManyMounts { .. } => "remove links",
             Self::Command { .. } => {
                 "a sandbox shows the host's /usr and the workspace; name a program of these, or \
                  add its folder to sandbox.system_paths"

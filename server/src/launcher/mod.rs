@@ -275,6 +275,10 @@ impl Launcher {
             },
         };
         let open = match &launch.world {
+            Some(World { mounts, .. }) if mounts.len() > World::MAX_MOUNTS => {
+                let (count, limit) = (mounts.len(), World::MAX_MOUNTS);
+                return Err(Error::TooManyMounts { count, limit });
+            }
             Some(world) => {
                 let (files, world) = (self.inner.files.clone(), world.clone());
                 let opening = tokio::task::spawn_blocking(move || files.open(&world)).await;
@@ -333,7 +337,7 @@ impl Launcher {
         let mounts = mounts.enumerate().map(|(n, at)| (bubblewrap::aside(n), at.path.clone()));
         let mounts = mounts.collect();
         let outer = match ready {
-            Some(ready) => Outer::sandbox(ready, &launch, &open)?,
+            Some(ready) => Outer::sandbox(ready, &launch, open)?,
             None => Outer::bare(&self.inner.program),
         };
         let (pipes, given) = match launch.terminal {
@@ -353,8 +357,7 @@ impl Launcher {
         endpoints.extend(launch.endpoints.iter().cloned());
         let online = launch.world.as_ref().is_some_and(|world| world.network);
         let egress = ready.is_some() && !online && !endpoints.is_empty();
-        let setup =
-            self.setup(&launch, mounts, bound.rlimits.to_string(), (ready.is_some(), egress));
+        let setup = self.setup(&launch, mounts, bound.rlimits.to_string(), ready, egress);
         let given: Vec<_> = given.iter().map(AsFd::as_fd).collect();
         let (mut process, beside) = waiting.start(&setup, &given, &inner.bounds, bound).await?;
         let mut beside = beside.into_iter();
@@ -377,8 +380,10 @@ impl Launcher {
         launch: &Launch,
         mounts: Vec<(String, String)>,
         limits: String,
-        (sandboxed, egress): (bool, bool),
+        ready: Option<&Ready>,
+        egress: bool,
     ) -> Setup {
+        let sandboxed = ready.is_some();
         let mut env: BTreeMap<String, String> = BTreeMap::new();
         let inherited = INHERITED.iter().map(|name| (*name).to_owned());
         env.extend(inherited.filter_map(|name| Some((name.clone(), std::env::var(name).ok()?))));
@@ -412,6 +417,13 @@ impl Launcher {
                 format!("{root}/{}", launch.dir)
             },
             mounts,
+            in_memory: ready.map_or_else(Vec::new, |ready| {
+                bubblewrap::files_in_memory(
+                    ready.tmp_bytes,
+                    launch.world.is_none(),
+                    &launch.private,
+                )
+            }),
             limits,
             egress,
             terminal: launch.terminal,

@@ -29,7 +29,7 @@ impl Outer {
     }
 
     /// bubblewrap around init.
-    pub(super) fn sandbox(ready: &Ready, launch: &Launch, open: &[Open]) -> Result<Self, Error> {
+    pub(super) fn sandbox(ready: &Ready, launch: &Launch, open: Vec<Open>) -> Result<Self, Error> {
         let network = launch.world.as_ref().is_some_and(|world| world.network);
         let mut held: Vec<OwnedFd> = Vec::new();
         let mut hold = |fd: OwnedFd| {
@@ -37,21 +37,16 @@ impl Outer {
             held.push(fd);
             number
         };
-        let mut bounds = Vec::new();
-        for open in open {
-            let folder = open.folder.try_clone().map_err(Error::step("opening it"))?;
-            bounds.push((open.path.as_str(), hold(folder), open.access));
+        let mut mounts = Vec::new();
+        let mut root = None;
+        for Open { path, folder, access } in open {
+            let fd = hold(folder);
+            if path.is_empty() {
+                root = Some(Bound { fd, at: WORKSPACE.to_owned(), access });
+            } else {
+                mounts.push(Bound { fd, at: path, access });
+            }
         }
-        let bound =
-            |&(path, fd, access): &(&str, i32, Access)| Bound { fd, at: path.to_owned(), access };
-        let root = bounds.iter().find(|(path, ..)| path.is_empty());
-        let root = root.map(|(_, fd, access)| Bound {
-            fd: *fd,
-            at: WORKSPACE.to_owned(),
-            access: *access,
-        });
-        let mounts: Vec<Bound> =
-            bounds.iter().filter(|(path, ..)| !path.is_empty()).map(bound).collect();
         let mut binds = Vec::new();
         for bind in &launch.binds {
             let missing = |error: io::Error| Error::Mount {

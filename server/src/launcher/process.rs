@@ -94,7 +94,7 @@ impl Waiting {
         let told = tokio::time::timeout(START, next::<Told>(&control, &mut incoming)).await;
         let pid = match (told, incoming.pid) {
             (Ok(Ok(Some(Told::Hello))), Some(pid)) => pid,
-            (told, _) => return Err(said(&mut child, told.is_err()).await),
+            (told, _) => return Err(said(&mut child, control, told.is_err()).await),
         };
         let lost = |error: rustix::io::Errno| Error::step("finding the process")(error.into());
         let init = pidfd_open(pid, PidfdFlags::empty()).map_err(lost)?;
@@ -125,7 +125,7 @@ impl Waiting {
                     _ => Error::Setup { step, problem: error },
                 });
             }
-            told => return Err(said(&mut self.child, told.is_err()).await),
+            told => return Err(said(&mut self.child, self.control, told.is_err()).await),
         }
         let beside = std::mem::take(&mut self.incoming.fds);
         let kill = if setup.sandboxed {
@@ -196,8 +196,10 @@ async fn next<T: DeserializeOwned>(
 }
 
 /// Why a launch did not come up, in the words of what was to make it.
-async fn said(child: &mut Child, timed_out: bool) -> Error {
+async fn said(child: &mut Child, control: UnixStream, timed_out: bool) -> Error {
     let step = "making it".to_owned();
+    // The first process ends with it, if it is there.
+    drop(control);
     if timed_out {
         // It is waited for when it is dropped.
         let _ = child.start_kill();
@@ -207,7 +209,10 @@ async fn said(child: &mut Child, timed_out: bool) -> Error {
     if let Some(stderr) = child.stderr.take() {
         // What was read before an error is what there is.
         let mut stderr = stderr.take(MAX_SAID);
-        let _ = tokio::time::timeout(KILLED, stderr.read_to_string(&mut text)).await;
+        let reading = stderr.read_to_string(&mut text);
+        if tokio::time::timeout(KILLED, reading).await.is_err() {
+            let _ = child.start_kill();
+        }
     }
     let problem = match text.trim() {
         "" => "it ended without a word".to_owned(),

@@ -21,7 +21,8 @@ const PROGRAMS: &[&str] = &[
     "/run/current-system",
 ];
 
-/// What is shown of `/etc`: none of it is secret, and none is about this machine's users.
+/// What is shown of `/etc`: none of it is secret, not even to who may read all, and none is about
+/// this machine's users.
 const ETC: &[&str] = &[
     "alternatives",
     "bash.bashrc",
@@ -45,7 +46,11 @@ const ETC: &[&str] = &[
     "mime.types",
     "networks",
     "os-release",
-    "pki",
+    "pki/ca-trust",
+    "pki/java",
+    "pki/tls/cert.pem",
+    "pki/tls/certs",
+    "pki/tls/openssl.cnf",
     "profile",
     "profile.d",
     "protocols",
@@ -57,7 +62,9 @@ const ETC: &[&str] = &[
     "redhat-release",
     "services",
     "shells",
-    "ssl",
+    "ssl/cert.pem",
+    "ssl/certs",
+    "ssl/openssl.cnf",
     "terminfo",
     "timezone",
     "xml",

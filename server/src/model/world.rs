@@ -75,6 +75,9 @@ pub struct World {
 }
 
 impl World {
+    /// Most folders that processes are shown at once; each costs the start of one some time.
+    pub const MAX_MOUNTS: usize = 512;
+
     /// The mount in which a normal path lies, and the path within it.
     pub fn mount_of<'a>(&self, path: &'a str) -> Option<(&Mount, &'a str)> {
         let found = self.mounts.iter().rev().find(|(at, _)| covers(at, path));

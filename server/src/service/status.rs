@@ -359,7 +359,9 @@ pub(super) fn not_launched(error: &launcher::Error) -> Status {
     use launcher::Error;
     let (code, reason) = match error {
         Error::Unavailable(_) => (Code::FailedPrecondition, Reason::SandboxUnavailable),
-        Error::Mount { .. } => (Code::FailedPrecondition, Reason::MountFailed),
+        Error::Mount { .. } | Error::TooManyMounts { .. } => {
+            (Code::FailedPrecondition, Reason::MountFailed)
+        }
         Error::Command { .. } => (Code::FailedPrecondition, Reason::CommandNotFound),
         Error::Setup { .. } => (Code::Internal, Reason::SandboxFailed),
     };

@@ -50,7 +50,9 @@ impl Files {
             let folder = self.open_source(mount).map_err(unseen)?;
             if let Some(around) = open.iter().rev().find(|around| covers(&around.path, path)) {
                 let rest = path[around.path.len()..].trim_start_matches('/');
-                make_place(&around.folder, rest).map_err(|error| Unseen {
+                let shown = world.mounts.get(&around.path);
+                let made = shown.is_some_and(may_be_made_in);
+                make_place(&around.folder, rest, made).map_err(|error| Unseen {
                     path: path.clone(),
                     problem: format!("at its place: {}", explain(&error)),
                 })?;
@@ -99,13 +101,29 @@ pub(super) fn open_real(path: &Path) -> io::Result<OwnedFd> {
     Ok(at)
 }
 
-/// Makes the folders of a path where they are missing.
-fn make_place(within: &OwnedFd, path: &str) -> io::Result<()> {
+/// Whether places for mounts are made in a folder. A workspace has some for its links also where
+/// an agent may only read; a folder of the host that is only read stays as it is.
+fn may_be_made_in(shown: &Mount) -> bool {
+    shown.access == Access::ReadWrite || matches!(shown.source, Source::Workspaces(_))
+}
+
+/// Enters the folders of a path; makes those that are missing if `made` says so.
+fn make_place(within: &OwnedFd, path: &str, made: bool) -> io::Result<()> {
     let mut at = enter(within, ".")?;
     for part in path.split('/').filter(|part| !part.is_empty()) {
+        let missing = match enter(&at, part) {
+            Ok(inner) => {
+                at = inner;
+                continue;
+            }
+            Err(error) => error,
+        };
+        if missing.kind() != io::ErrorKind::NotFound || !made {
+            return Err(missing);
+        }
         match mkdirat(&at, part, Mode::RWXU) {
-            // A read-only file system may hold it already; else entering says that it does not.
-            Ok(()) | Err(rustix::io::Errno::EXIST | rustix::io::Errno::ROFS) => {}
+            // Somebody else was faster.
+            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
         at = enter(&at, part)?;

@@ -5,6 +5,7 @@
 //! Without one it adopts what its descendants leave behind, and ends that itself. It listens to
 //! the daemon all the while, and a daemon that is gone ends the launch.
 
+mod kernel;
 mod privilege;
 mod sweep;
 
@@ -69,6 +70,9 @@ fn run() -> io::Result<()> {
             return send(socket, &Told::Failed { step, error: error.to_string(), command }, &[]);
         }
     };
+    if sandboxed {
+        privilege::hold_faults()?;
+    }
     let launch = Arc::new(Launch { command: Mutex::new(Some(command)), sandboxed, terminal });
     let (listening, heard) = (launch.clone(), socket.clone());
     // Ends with the process.
@@ -85,6 +89,8 @@ fn run() -> io::Result<()> {
 fn start(socket: &OwnedFd, setup: &Setup, stdio: Vec<OwnedFd>) -> Result<Pid, Failure> {
     let mut beside: Vec<OwnedFd> = Vec::new();
     if setup.sandboxed {
+        kernel::cover().map_err(Failure::at("covering /proc"))?;
+        kernel::bound_files(&setup.in_memory).map_err(Failure::at("bounding files in memory"))?;
         for (from, path) in &setup.mounts {
             place(from, path).map_err(Failure::at(format!("mounting {path:?}")))?;
         }

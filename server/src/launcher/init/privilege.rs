@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use nix::sched::CloneFlags;
+use nix::sys::signal::{SigSet, Signal};
 use rustix::fs::{CWD, Dir, Mode, OFlags, open, openat};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::{
@@ -13,7 +14,7 @@ use rustix::thread::{
 };
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, TargetArch,
+    SeccompRule, TargetArch, sock_filter,
 };
 
 /// The user and group that a command runs as, inside.
@@ -71,6 +72,15 @@ pub(super) fn drop_all() -> Result<(), Step> {
         applied.map_err(at("filtering system calls"))?;
     }
     Ok(())
+}
+
+/// Keeps this thread, and those that it starts, from being told of faults that it did not make.
+/// Whatever else comes from inside finds no handler, and is lost on process 1; for these the Rust
+/// runtime has one, which overflows its stack when both come at once. To be called when the
+/// command was started, which would inherit it.
+pub(super) fn hold_faults() -> io::Result<()> {
+    let faults: SigSet = [Signal::SIGSEGV, Signal::SIGBUS].into_iter().collect();
+    Ok(faults.thread_block()?)
 }
 
 /// Makes the owner of the sandbox the user inside.
@@ -136,9 +146,35 @@ const FORBIDDEN: &[i64] = &[
     libc::SYS_vhangup,
 ];
 
-fn filters() -> io::Result<[BpfProgram; 2]> {
+/// What gives a file the set-user-ID or set-group-ID bit, and which argument is its mode. The user
+/// of the sandbox is one of the host's: such a file in a linked folder lends its rights to others.
+const MODES: &[(i64, u8)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (FCHMODAT2, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+    (libc::SYS_mknodat, 2),
+];
+/// Since Linux 6.6, on all machines.
+const FCHMODAT2: i64 = 452;
+/// Families of sockets that there are. Others are not held by a network namespace, such as the one
+/// to the host of a virtual machine, or are of no use here.
+const FAMILIES: &[i32] = &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+
+fn filters() -> io::Result<[BpfProgram; 4]> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         FORBIDDEN.iter().map(|call| (*call, Vec::new())).collect();
+    for (call, argument) in MODES {
+        let bits = [libc::S_ISUID, libc::S_ISGID].map(|bit| {
+            let masked = SeccompCmpOp::MaskedEq(u64::from(bit));
+            let width = SeccompCmpArgLen::Dword;
+            rule(vec![SeccompCondition::new(*argument, width, masked, u64::from(bit))])
+        });
+        rules.insert(*call, bits.into_iter().collect::<io::Result<_>>()?);
+    }
     // A new namespace of any kind; the flags of clone3 lie in memory.
     let namespaces = [
         libc::CLONE_NEWUSER,
@@ -152,19 +188,46 @@ fn filters() -> io::Result<[BpfProgram; 2]> {
     let asks_for = |flag: i32| {
         let flag = u64::from(flag.unsigned_abs());
         let masked = SeccompCmpOp::MaskedEq(flag);
-        rule(SeccompCondition::new(0, SeccompCmpArgLen::Qword, masked, flag))
+        rule(vec![SeccompCondition::new(0, SeccompCmpArgLen::Qword, masked, flag)])
     };
     let clone: io::Result<Vec<_>> = namespaces.into_iter().map(asks_for).collect();
     rules.insert(libc::SYS_clone, clone?);
     // Typing into a terminal that somebody else reads.
     let typing = [libc::TIOCSTI, libc::TIOCLINUX].map(|request| {
         let equal = SeccompCmpOp::Eq;
-        rule(SeccompCondition::new(1, SeccompCmpArgLen::Dword, equal, request))
+        rule(vec![SeccompCondition::new(1, SeccompCmpArgLen::Dword, equal, request)])
     });
     rules.insert(libc::SYS_ioctl, typing.into_iter().collect::<io::Result<_>>()?);
     // A kernel without clone3 is one that C libraries know how to do with.
     let unknown = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
-    Ok([program(rules, libc::EPERM)?, program(unknown, libc::ENOSYS)?])
+    let not_one_of = FAMILIES.iter().map(|family| {
+        let family = u64::from(family.unsigned_abs());
+        SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, family)
+    });
+    let sockets = vec![rule(not_one_of.collect())?];
+    let sockets =
+        BTreeMap::from([(libc::SYS_socket, sockets.clone()), (libc::SYS_socketpair, sockets)]);
+    Ok([
+        program(rules, libc::EPERM)?,
+        program(unknown, libc::ENOSYS)?,
+        program(sockets, libc::EAFNOSUPPORT)?,
+        no_other_numbers(),
+    ])
+}
+
+/// Refuses the second set of numbers for the calls of x86-64, which kernels may have (x32): the
+/// other filters know the first one only.
+fn no_other_numbers() -> BpfProgram {
+    const OTHER: u32 = 0x4000_0000;
+    let instruction = |code: u32, jt, jf, k| sock_filter { code: code as u16, jt, jf, k };
+    let refuse = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs();
+    vec![
+        // The number is the first field of what a filter sees.
+        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        instruction(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 0, 1, OTHER),
+        instruction(libc::BPF_RET | libc::BPF_K, 0, 0, refuse),
+        instruction(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ]
 }
 
 fn program(rules: BTreeMap<i64, Vec<SeccompRule>>, error: i32) -> io::Result<BpfProgram> {
@@ -174,7 +237,10 @@ fn program(rules: BTreeMap<i64, Vec<SeccompRule>>, error: i32) -> io::Result<Bpf
     filter.and_then(BpfProgram::try_from).map_err(io::Error::other)
 }
 
-fn rule(condition: Result<SeccompCondition, seccompiler::BackendError>) -> io::Result<SeccompRule> {
-    let rule = condition.and_then(|condition| SeccompRule::new(vec![condition]));
-    rule.map_err(io::Error::other)
+type Condition = Result<SeccompCondition, seccompiler::BackendError>;
+
+/// A rule that holds when all of these do.
+fn rule(conditions: Vec<Condition>) -> io::Result<SeccompRule> {
+    let conditions = conditions.into_iter().collect::<Result<_, _>>();
+    conditions.and_then(SeccompRule::new).map_err(io::Error::other)
 }

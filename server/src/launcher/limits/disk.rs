@@ -14,6 +14,10 @@ use super::processes::Written;
 /// for another one.
 pub(super) const MAX_DEPTH: usize = 256;
 
+/// Bytes that a file counts at least. An empty one takes a place in the filesystem's tables, of
+/// which there are so many.
+const LEAST: u64 = 512;
+
 /// What lies below a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Usage {
@@ -70,7 +74,8 @@ fn look(
     let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
     let names = if is_dir { 1 } else { u64::from(stat.st_nlink as u32).max(1) };
     let bytes = u64::try_from(stat.st_blocks).unwrap_or_default().saturating_mul(512);
-    usage.bytes = usage.bytes.saturating_add(bytes / names);
+    let bytes = (bytes / names).max(LEAST);
+    usage.bytes = usage.bytes.saturating_add(bytes);
     if !is_dir {
         return Ok(None);
     }

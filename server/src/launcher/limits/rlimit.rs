@@ -86,6 +86,12 @@ impl Rlimits {
     /// Sets them on this process, and on its calling thread the processors. A process that may
     /// have less than this anyway keeps to that.
     pub fn apply(&self) -> io::Result<()> {
+        // Descriptors under way between processes are counted for a user, and who sends some is
+        // held to its own limit. The daemon must be able to when nobody else is.
+        if let Some(open) = getrlimit(Resource::Nofile).current {
+            let fewer = open - open / 8;
+            setrlimit(Resource::Nofile, Rlimit { current: Some(fewer), maximum: Some(fewer) })?;
+        }
         for (name, most) in &self.limits {
             let least = getrlimit(name.resource()).maximum.map_or(*most, |now| now.min(*most));
             let both = Rlimit { current: Some(least), maximum: Some(least) };

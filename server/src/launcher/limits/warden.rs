@@ -321,6 +321,8 @@ pub(super) fn too_large(usage: &Usage, at_start: &Usage, most: u64) -> Option<Hi
         format!("the files take {}; {} are allowed", bytes(usage.bytes), bytes(most))
     } else if usage.too_deep > at_start.too_deep {
         format!("folders lie in more than {MAX_DEPTH} others, where they are not counted")
+    } else if usage.unreadable > at_start.unreadable {
+        "folders may not be read, and are not counted".to_owned()
     } else {
         return None;
     };

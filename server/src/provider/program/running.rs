@@ -334,6 +334,7 @@ fn refused(error: &Error) -> Failure {
             "; or let programs run without one, with sandbox.policy = \"preferred\"",
         ),
         Error::Mount { .. } => (FailureClass::Sandbox, "; mend the folder, or unlink it"),
+        Error::TooManyMounts { .. } => (FailureClass::Sandbox, "; remove links"),
         Error::Command { .. } => (
             FailureClass::Permanent,
             "; its model is to name a program on the sandbox's PATH, or by its path from the \
