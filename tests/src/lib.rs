@@ -10,6 +10,7 @@
 )]
 
 pub mod harness;
+pub mod hostile;
 pub mod judge;
 pub mod launch;
 pub mod mail;

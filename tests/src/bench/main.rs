@@ -15,6 +15,7 @@ mod daemon;
 mod figures;
 mod journal;
 mod rivals;
+mod sandbox;
 mod turns;
 mod wakes;
 
@@ -46,6 +47,9 @@ fn main() {
     }
     if wants("recovery") {
         daemon::recovery(&mut figures);
+    }
+    if wants("sandbox") {
+        sandbox::run(&mut figures);
     }
     if wants("cli") {
         cli::run(&mut figures);

@@ -1,0 +1,76 @@
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::Pid;
+
+use super::super::leftovers::Records;
+
+/// A process that ends when its input does, and its number.
+fn victim() -> (Child, Pid) {
+    let child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    (child, pid)
+}
+
+/// A record of a process as a daemon that was killed leaves it.
+fn left(records: &Records, pid: Pid) {
+    std::mem::forget(records.add(pid).unwrap());
+}
+
+#[test]
+fn a_process_that_was_left_is_ended_with_its_descendants() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = Records::new(folder.path().join("processes")).unwrap();
+    let script = "sleep 1000 & sleep 1000 & echo ready; wait";
+    let mut child = Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = child.stdout.take().unwrap();
+    std::io::Read::read_exact(&mut output, &mut [0; 6]).unwrap();
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    left(&records, pid);
+    assert_eq!(records.end_all().unwrap(), 1);
+    assert_eq!(child.wait().unwrap().signal(), Some(9));
+    // Each of them holds it open.
+    assert_eq!(std::io::Read::read_to_end(&mut output, &mut Vec::new()).unwrap(), 0);
+    assert_eq!(records.end_all().unwrap(), 0);
+}
+
+#[test]
+fn another_process_of_the_same_number_is_let_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("processes");
+    let records = Records::new(path.clone()).unwrap();
+    let (mut child, pid) = victim();
+    left(&records, pid);
+    let record = fs::read_dir(&path).unwrap().next().unwrap().unwrap().path();
+    let boot = fs::read(&record).unwrap();
+    fs::remove_file(&record).unwrap();
+    // It started at another time; in another run of the machine; names that say nothing.
+    let name = record.file_name().unwrap().to_str().unwrap();
+    let (number, started) = name.split_once('-').unwrap();
+    let started: u64 = started.parse().unwrap();
+    fs::write(path.join(format!("{number}-{}", started - 1)), &boot).unwrap();
+    fs::write(path.join(name), "another run").unwrap();
+    for odd in ["-1-1", "0-0", "x-y", "99999999999-1"] {
+        fs::write(path.join(odd), &boot).unwrap();
+    }
+    assert_eq!(records.end_all().unwrap(), 0);
+    assert!(child.try_wait().unwrap().is_none());
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+    drop(child.stdin.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_process_that_ended_by_itself_leaves_no_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("processes");
+    let records = Records::new(path.clone()).unwrap();
+    let (mut child, pid) = victim();
+    let record = records.add(pid).unwrap();
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 1);
+    drop(record);
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+    drop(child.stdin.take());
+    child.wait().unwrap();
+}
