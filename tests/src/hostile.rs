@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 use substrat_server::launcher::{Exit, Launch};
@@ -57,10 +58,14 @@ pub fn run_again_as_ordinary_user(this_test: &str) {
     }
     // The binaries may lie where only root gets at.
     let folder = tempfile::tempdir().expect("a folder");
-    let copy = |from: &std::path::Path, name: &str| {
+    // By another process: while this one has a program open for writing, a test beside this one
+    // may fork, and the program could not be run.
+    let copy = |from: &Path, name: &str| {
         let to = folder.path().join(name);
-        std::fs::copy(from, &to).expect("a copy");
+        let copied = Command::new("cp").arg(from).arg(&to).status().expect("cp");
+        assert!(copied.success(), "{} was not copied", from.display());
         std::fs::set_permissions(&to, PermissionsExt::from_mode(0o755)).expect("its mode");
+        chown(&to, Some(USER), Some(USER)).expect("its owner");
         to
     };
     copy(&binary("substratd"), "substratd");

@@ -6,6 +6,7 @@
     clippy::disallowed_types,
     clippy::expect_used,
     clippy::panic,
+    clippy::print_stdout,
     clippy::unwrap_used,
     reason = "a test may panic, and touches what it tests from outside"
 )]

@@ -1,6 +1,7 @@
 //! Holding launches to the limits of their workspaces.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -37,6 +38,33 @@ pub(super) struct Bound {
     workspace: WorkspaceId,
     root: PathBuf,
 }
+
+impl Bound {
+    /// Puts what was just started into the group, beside what else there is to wait for: the
+    /// kernel takes some milliseconds.
+    pub(super) fn enter(&self, pid: Option<u32>) -> Entering {
+        let (group, pid) = (self.group.clone(), pid);
+        Entering(tokio::task::spawn_blocking(move || match (group, pid) {
+            (Some(group), Some(pid)) => group.add(pid),
+            _ => Ok(()),
+        }))
+    }
+
+    /// Makes sure that the first process is in the group: it may have been started before.
+    pub(super) async fn entered(&self, entering: Entering, init: Pid) -> Result<(), Error> {
+        let step = "entering its control group";
+        let entered = entering.0.await.map_err(io::Error::other).flatten();
+        let Some(group) = &self.group else { return Ok(()) };
+        let init = init.as_raw_nonzero().get().unsigned_abs();
+        if entered.is_err() || !group.is_in(init) {
+            group.add(init).map_err(Error::step(step))?;
+        }
+        Ok(())
+    }
+}
+
+/// A process on its way into a group.
+pub(super) struct Entering(tokio::task::JoinHandle<io::Result<()>>);
 
 /// Watches a launch until this is dropped.
 #[derive(Debug)]
@@ -96,7 +124,7 @@ impl Bounds {
     }
 
     /// Sets new limits on what runs in a workspace.
-    pub(super) fn update(&self, workspace: WorkspaceId, limits: Limits) -> std::io::Result<()> {
+    pub(super) fn update(&self, workspace: WorkspaceId, limits: Limits) -> io::Result<()> {
         let limits = limits.or(self.defaults);
         let mut current = self.current();
         current.retain(|_, limits| limits.receiver_count() > 0);
@@ -107,31 +135,26 @@ impl Bounds {
     }
 
     /// Ends what an earlier daemon left in groups.
-    pub(super) async fn sweep(&self) -> std::io::Result<usize> {
+    pub(super) async fn sweep(&self) -> io::Result<usize> {
         self.cgroups.sweep().await.map(|swept| swept.ended)
     }
 
-    /// Prepares the limits of a launch whose first process runs, and holds that to them.
+    /// Prepares the limits of a launch.
     pub(super) fn prepare(
         &self,
         launch: &Launch,
         root: PathBuf,
-        pid: Pid,
         sandboxed: bool,
     ) -> Result<Bound, Error> {
         let named = launch.world.as_ref().map(|world| world.limits).unwrap_or_default();
         // What has no workspace is bounded on its own.
-        let alone = WorkspaceId::from_u128(u128::from(pid.as_raw_nonzero().get().unsigned_abs()));
+        let alone = WorkspaceId::from_u128(rand::random());
         let workspace = launch.world.as_ref().map_or(alone, |world| world.workspace);
         let limits = named.or(self.defaults);
         let means = self.means(sandboxed);
         let name = format!("{:016x}", rand::random::<u64>());
         let group = self.cgroups.enter(workspace, &name, &limits);
         let group = group.map_err(Error::step("making its control group"))?.map(Arc::new);
-        if let Some(group) = &group {
-            let entered = group.add(pid.as_raw_nonzero().get().unsigned_abs());
-            entered.map_err(Error::step("entering its control group"))?;
-        }
         let rlimits = Rlimits::of(&limits, &means, &Rlimits::available(), workspace.as_u128());
         let limits = {
             let mut current = self.current();

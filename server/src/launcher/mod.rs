@@ -344,15 +344,17 @@ impl Launcher {
             None => pipes().map_err(Error::step("making its input"))?,
             Some(_) => (None, Vec::new()),
         };
-        let (child, control) = outer.spawn().map_err(Error::step("starting it"))?;
         let inner = &self.inner;
-        let waiting = Waiting::hello(child, control, &inner.records).await?;
         let root = match &launch.world {
             Some(_) => PathBuf::from(self.home(&launch, false)),
             // Nothing of it is on a disk.
             None => inner.etc.clone(),
         };
-        let bound = inner.bounds.prepare(&launch, root, waiting.pid, ready.is_some())?;
+        let bound = inner.bounds.prepare(&launch, root, ready.is_some())?;
+        let (child, control) = outer.spawn().map_err(Error::step("starting it"))?;
+        let entering = bound.enter(child.id());
+        let waiting = Waiting::hello(child, control, &inner.records).await?;
+        bound.entered(entering, waiting.pid).await?;
         let mut endpoints = inner.endpoints.clone();
         endpoints.extend(launch.endpoints.iter().cloned());
         let online = launch.world.as_ref().is_some_and(|world| world.network);

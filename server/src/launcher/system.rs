@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "looks at the host's system")]
 
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use super::bubblewrap::Part;
@@ -21,10 +22,14 @@ const PROGRAMS: &[&str] = &[
     "/run/current-system",
 ];
 
-/// What is shown of `/etc`: none of it is secret, not even to who may read all, and none is about
-/// this machine's users.
-const ETC: &[&str] = &[
-    "alternatives",
+/// What is shown of `/etc` as it is: what changes when programs are installed or certificates
+/// renewed. Each is a mount, which costs the start of every process some time.
+const ETC_LIVE: &[&str] = &["alternatives", "ld.so.cache", "pki/ca-trust", "ssl/certs"];
+
+/// What is shown of `/etc` as it was when the daemon started, as far as everybody may read it:
+/// none of it is about this machine's users.
+const ETC_COPIED: &[&str] = &[
+    "R",
     "bash.bashrc",
     "ca-certificates",
     "ca-certificates.conf",
@@ -35,7 +40,6 @@ const ETC: &[&str] = &[
     "inputrc",
     "issue",
     "java",
-    "ld.so.cache",
     "ld.so.conf",
     "ld.so.conf.d",
     "locale.alias",
@@ -46,7 +50,6 @@ const ETC: &[&str] = &[
     "mime.types",
     "networks",
     "os-release",
-    "pki/ca-trust",
     "pki/java",
     "pki/tls/cert.pem",
     "pki/tls/certs",
@@ -58,19 +61,19 @@ const ETC: &[&str] = &[
     "python3.11",
     "python3.12",
     "python3.13",
-    "R",
     "redhat-release",
     "services",
     "shells",
     "ssl/cert.pem",
-    "ssl/certs",
     "ssl/openssl.cnf",
     "terminfo",
     "timezone",
     "xml",
 ];
+/// Bytes of the largest file that is copied.
+const MAX_COPIED: u64 = 4 << 20;
 
-/// What is shown of `/etc` where the host's network is seen.
+/// What is shown of `/etc` as it is where the host's network is seen.
 const ETC_NETWORK: &[&str] = &["host.conf", "hosts", "resolv.conf"];
 
 /// Files of `/etc` that are the sandbox's own: its one user, and how names are looked up.
@@ -84,9 +87,9 @@ const OWN: &[(&str, &str)] = &[
         "nsswitch.conf",
         "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\nnetworks: files\n",
     ),
+    // For one that does not see the network.
+    ("hosts", "127.0.0.1 localhost sandbox\n::1 localhost sandbox\n"),
 ];
-/// Names of a sandbox that does not see the network.
-const HOSTS: &str = "127.0.0.1 localhost sandbox\n::1 localhost sandbox\n";
 
 /// What a sandbox shows of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,14 +108,21 @@ impl System {
         for path in PROGRAMS.iter().map(Path::new).chain(more.iter().map(Path::new)) {
             parts.extend(part(path));
         }
-        let etc = |name: &&str| part(&Path::new("/etc").join(name));
-        parts.extend(ETC.iter().filter_map(etc));
-        for (name, text) in OWN {
-            parts.push(own(folder, name, text)?);
+        let etc = folder.join("etc");
+        match std::fs::remove_dir_all(&etc) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => std::fs::create_dir_all(&etc)?,
         }
-        let (mut online, mut offline) = (parts.clone(), parts);
-        online.extend(ETC_NETWORK.iter().filter_map(etc));
-        offline.push(own(folder, "hosts", HOSTS)?);
+        for name in ETC_COPIED {
+            copy(&Path::new("/etc").join(name), &etc.join(name))?;
+        }
+        for (name, text) in OWN {
+            std::fs::write(etc.join(name), text)?;
+        }
+        parts.push(Part::ShownAs(etc.clone(), "/etc".into()));
+        parts.extend(live(&etc, ETC_LIVE)?);
+        let (mut online, offline) = (parts.clone(), parts);
+        online.extend(live(&etc, ETC_NETWORK)?);
         Ok(Self { online, offline })
     }
 }
@@ -128,8 +138,45 @@ fn part(path: &Path) -> Option<Part> {
     }
 }
 
-fn own(folder: &Path, name: &str, text: &str) -> io::Result<Part> {
-    let path = folder.join(name);
-    std::fs::write(&path, text)?;
-    Ok(Part::ShownAs(path, Path::new("/etc").join(name)))
+/// What of the host's `/etc` is mounted over the sandbox's, where its places are made.
+fn live(etc: &Path, names: &[&str]) -> io::Result<Vec<Part>> {
+    let mut parts = Vec::new();
+    for name in names {
+        let Some(part) = part(&Path::new("/etc").join(name)) else { continue };
+        let place = etc.join(name);
+        if Path::new("/etc").join(name).is_dir() {
+            std::fs::create_dir_all(place)?;
+        } else if !place.exists() {
+            std::fs::write(place, "")?;
+        }
+        parts.push(part);
+    }
+    Ok(parts)
+}
+
+/// Copies a file or folder, as far as everybody may read it; links in a folder stay links.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    let Ok(there) = from.metadata() else { return Ok(()) };
+    if there.permissions().mode() & 0o004 == 0 {
+        return Ok(());
+    }
+    if let Some(above) = to.parent() {
+        std::fs::create_dir_all(above)?;
+    }
+    if there.is_file() && there.len() <= MAX_COPIED {
+        return std::fs::copy(from, to).map(drop);
+    } else if !there.is_dir() {
+        return Ok(());
+    }
+    std::fs::create_dir(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        if entry.file_type()?.is_symlink() {
+            std::os::unix::fs::symlink(std::fs::read_link(entry.path())?, to)?;
+        } else {
+            copy(&entry.path(), &to)?;
+        }
+    }
+    Ok(())
 }

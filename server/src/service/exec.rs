@@ -85,9 +85,14 @@ impl Api {
                 self.engine.read(read).await.map_err(|no| refused(&no))?
             }
             Some(agent) => {
-                let read = |state: &crate::model::State, agent: &crate::model::Agent| {
+                let named = request::given(workspace);
+                let read = move |state: &crate::model::State, agent: &crate::model::Agent| {
                     let none = || Rejection::NoWorkspace { name: agent.name.clone() };
-                    state.world(agent).ok_or_else(none)
+                    let named = named.map(|named| state.resolve_workspace(&named)).transpose()?;
+                    match named {
+                        Some(other) if agent.workspace != Some(other.id) => Err(none()),
+                        _ => state.world(agent).ok_or_else(none),
+                    }
                 };
                 self.of_agent(agent, read).await?
             }

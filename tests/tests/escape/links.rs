@@ -40,12 +40,15 @@ print("done")
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
 }
 
+/// Puts something in a place.
+type Plant = fn(&Path);
+
 #[tokio::test]
 async fn what_is_no_folder_is_no_mount_point() {
     let bench = Bench::new(SandboxPolicy::Required);
     let linked = bench.host("linked");
     fs::create_dir_all(bench.root()).unwrap();
-    let planted: [(&str, fn(&Path)); 4] = [
+    let planted: [(&str, Plant); 4] = [
         ("file", |path| fs::write(path, "x").unwrap()),
         ("fifo", |path| mknodat(CWD, path, FileType::Fifo, Mode::RWXU, 0).unwrap()),
         ("socket", |path| drop(std::os::unix::net::UnixListener::bind(path).unwrap())),

@@ -321,6 +321,15 @@ impl Group {
         self.entrances().try_for_each(|file| files::write(&file, &pid.to_string()))
     }
 
+    /// Whether a process is in, in every hierarchy.
+    pub fn is_in(&self, pid: u32) -> bool {
+        let listed = |dir: &PathBuf| {
+            let text = files::text(&dir.join(PROCS));
+            text.lines().any(|line| line.trim().parse() == Ok(pid))
+        };
+        self.launch.iter().all(listed)
+    }
+
     /// Files into each of which a process writes `0` to enter the group itself.
     pub fn entrances(&self) -> impl Iterator<Item = PathBuf> {
         self.launch.iter().map(|dir| dir.join(PROCS))

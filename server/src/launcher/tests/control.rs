@@ -28,7 +28,7 @@ proptest! {
         env in prop::collection::btree_map(any::<String>(), any::<String>(), 0..4),
         cuts in prop::collection::vec(1_usize..64, 0..20),
     ) {
-        let sent = [setup(argv.clone(), env.clone()), setup(Vec::new(), env)];
+        let sent = [setup(argv, env.clone()), setup(Vec::new(), env)];
         let bytes: Vec<u8> = sent.iter().flat_map(|line| encode(line).unwrap()).collect();
         let (near, mut far) = UnixStream::pair().unwrap();
         let mut incoming = Incoming::default();
