@@ -324,7 +324,7 @@ fn call(name: &str, args: &[(&str, &str)]) -> v1::CallToolRequest {
     v1::CallToolRequest { name: name.into(), arguments, ..Default::default() }
 }
 
-const OF_A_ROOT_WITH_A_DESK: [&str; 23] = [
+const OF_A_ROOT_WITH_A_DESK: [&str; 24] = [
     "cancel_reminder",
     "check_inbox",
     "create_workspace",
@@ -340,6 +340,7 @@ const OF_A_ROOT_WITH_A_DESK: [&str; 23] = [
     "poke",
     "read_file",
     "remind_me",
+    "run_command",
     "send_message",
     "set_agent_metadata",
     "spawn_agent",

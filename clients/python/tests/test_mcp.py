@@ -86,6 +86,10 @@ ROWS = {
         {"recursive": True},
         lambda result: [entry["path"] for entry in result["entries"]] == ["a", "a/b.txt"],
     ),
+    "run_command": Row(
+        {"command": "pwd; cat a/b.txt"},
+        lambda result: result["output"] == "/workspace\none\n" and result["exit_code"] == 0,
+    ),
     "create_workspace": Row({"name": "lab"}, says("created")),
     "link_dir": Row(
         {"workspace": "lab", "source": "a", "target": "a", "mode": "rw"}, says("linked")

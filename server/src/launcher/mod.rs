@@ -163,7 +163,7 @@ impl Launcher {
         endpoints: Vec<Endpoint>,
     ) -> io::Result<Self> {
         let records = Records::new(folder.join("processes"))?;
-        let etc = folder.join("etc");
+        let etc = folder.join("system");
         let ready = tokio::sync::Mutex::new(None);
         let program = keep(program, &folder.join("init"))?;
         let bounds = Bounds::new(folder, settings.limits);
