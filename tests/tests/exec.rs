@@ -112,7 +112,8 @@ impl Running {
         while !self.output.contains(text) {
             match self.next().await {
                 Told::Stdout(bytes) => self.output += std::str::from_utf8(&bytes).unwrap(),
-                Told::Started(_) => {}
+                // A shell may speak of what was ended beside it.
+                Told::Started(_) | Told::Stderr(_) => {}
                 other => panic!("{other:?} instead of {text:?} after {:?}", self.output),
             }
         }

@@ -73,6 +73,7 @@ fn everything_that_is_served_is_listed_and_described() {
             "substrat.v1.AgentService",
             "substrat.v1.AttachService",
             "substrat.v1.DaemonService",
+            "substrat.v1.ExecService",
             "substrat.v1.ProviderService",
             "substrat.v1.SessionService",
             "substrat.v1.WorkspaceService",
