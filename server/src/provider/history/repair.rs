@@ -41,7 +41,7 @@ pub enum Change {
 ///   that it said: models whose templates want the roles to alternate refuse anything else. It
 ///   never says two texts in a row.
 /// - No text is only white space.
-/// - Each call is made once. Calls that stand in a row within a turn are followed by their
+/// - Each call is made once. Calls that stand in a row within a turn are followed there by their
 ///   results, in the order of the calls, and no result stands anywhere else.
 pub fn repair(turns: Vec<Turn>) -> (Vec<Turn>, Vec<Change>) {
     let mut repair = Repair::default();
@@ -77,8 +77,8 @@ struct Placed {
 struct Repair {
     /// Identity and end of each turn.
     shells: Vec<(TurnId, End)>,
-    /// Where the first result of each call stands, and what it is.
-    results: BTreeMap<CallId, (usize, Result<Json, String>)>,
+    /// Where the first result of each call stands, in which turn, and what it is.
+    results: BTreeMap<CallId, (usize, usize, Result<Json, String>)>,
     called: BTreeSet<CallId>,
     /// Calls in a row that have no results yet.
     row: Vec<CallId>,
@@ -97,14 +97,16 @@ impl Repair {
             _ => None,
         });
         let calls: BTreeSet<CallId> = calls.collect();
-        for (position, item) in items().enumerate() {
+        let turn_of = |(turn, items): (usize, &Turn)| vec![turn; items.items.len()];
+        let numbers = turns.iter().enumerate().flat_map(turn_of);
+        for ((position, item), turn) in items().enumerate().zip(numbers) {
             let Item::Result { id, outcome } = item else { continue };
             if !calls.contains(id) {
                 self.changes.push(Change::Orphan(*id));
             } else if self.results.contains_key(id) {
                 self.changes.push(Change::Duplicate(*id));
             } else {
-                self.results.insert(*id, (position, outcome.clone()));
+                self.results.insert(*id, (position, turn, outcome.clone()));
             }
         }
     }
@@ -175,7 +177,12 @@ impl Repair {
     fn end_row(&mut self, turn: usize) {
         for id in std::mem::take(&mut self.row) {
             let (from, outcome) = match self.results.remove(&id) {
-                Some((from, outcome)) => (Some(from), outcome),
+                Some((from, of, outcome)) => {
+                    if of != turn {
+                        self.changes.push(Change::Moved(id));
+                    }
+                    (Some(from), outcome)
+                }
                 None => {
                     self.changes.push(Change::Missing(id));
                     let error = match self.shells[turn].1 {
@@ -213,7 +220,7 @@ impl Repair {
         self.place(turn, Some(from), Item::Assistant(text));
     }
 
-    /// Notes which results stood elsewhere: behind what now follows, or before what now comes
+    /// Notes which results stood elsewhere in their turn: behind what now follows, or before what now comes
     /// first.
     fn find_moved(&mut self) {
         let mut least_after = vec![usize::MAX; self.placed.len() + 1];
@@ -224,6 +231,7 @@ impl Repair {
         for (at, placed) in self.placed.iter().enumerate() {
             if let (Item::Result { id, .. }, Some(from)) = (&placed.item, placed.from)
                 && (most > Some(from) || least_after[at + 1] < from)
+                && !self.changes.contains(&Change::Moved(*id))
             {
                 self.changes.push(Change::Moved(*id));
             }

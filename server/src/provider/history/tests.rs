@@ -144,7 +144,8 @@ fn problem(turns: &[Turn]) -> Option<String> {
                 let row: Vec<CallId> = row.filter_map(|(_, item)| id_of(item)).collect();
                 at += row.len() - 1;
                 for id in row {
-                    let found = items.get(at).map(|(_, item)| *item);
+                    let same = items.get(at).filter(|(of, _)| of == turn);
+                    let found = same.map(|(_, item)| *item);
                     let fits = matches!(found, Some(Item::Result { id: of, .. }) if *of == id);
                     if !fits || !calls.insert(id) {
                         return Some(format!("{id} has no result of its own at {at}"));
