@@ -7,6 +7,7 @@ mod client;
 mod commands;
 mod error;
 mod output;
+mod sandbox;
 mod time;
 
 use std::process::ExitCode;

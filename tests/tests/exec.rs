@@ -327,3 +327,91 @@ fn a_worktree_that_cannot_be_made_leaves_nothing() {
     }
     done(&create(repo, "topic"));
 }
+
+#[test]
+fn a_repository_that_is_swapped_for_another_is_not_shown() {
+    let daemon = Daemon::start();
+    let repo = repository(&daemon.home);
+    let secret = daemon.home.parent().unwrap().join("secret");
+    fs::rename(&repo, &secret).unwrap();
+    let repo = repository(&daemon.home);
+    fs::write(secret.join("file"), "secret\n").unwrap();
+    git(&secret, &["commit", "-qam", "of another"]);
+    done(&say(&daemon.home, &["workspace", "create", "wt", "--git", repo.to_str().unwrap()]));
+    // Who may write in the folder of the repository leads its .git elsewhere.
+    fs::rename(repo.join(".git"), repo.join(".kept")).unwrap();
+    let elsewhere = secret.join(".git");
+    for plant in [
+        &(|at: &Path| fs::write(at, format!("gitdir: {}\n", elsewhere.display())).unwrap())
+            as &dyn Fn(&Path),
+        &|at: &Path| std::os::unix::fs::symlink(&elsewhere, at).unwrap(),
+        &|at: &Path| {
+            let copied = Command::new("cp").arg("-a").arg(&elsewhere).arg(at).status();
+            assert!(copied.unwrap().success());
+        },
+    ] {
+        plant(&repo.join(".git"));
+        let before = git(&secret, &["for-each-ref"]);
+        let said = exec(&daemon, "wt", "git log --all; ls -la /");
+        assert_eq!(said.code, Some(5), "{said:?}");
+        assert!(said.stderr.contains("is not the repository any more"), "{said:?}");
+        assert_eq!(git(&secret, &["for-each-ref"]), before);
+        assert!(!elsewhere.join("worktrees").exists() && !elsewhere.join("packed-refs").exists());
+        let there = repo.join(".git");
+        let removed = if there.is_symlink() || there.is_file() {
+            fs::remove_file(&there)
+        } else {
+            fs::remove_dir_all(&there)
+        };
+        removed.unwrap();
+    }
+    fs::rename(repo.join(".kept"), repo.join(".git")).unwrap();
+    done(&exec(&daemon, "wt", "git status"));
+    // One that is gone leaves nothing of the workspace behind.
+    fs::remove_dir_all(&repo).unwrap();
+    done(&say(&daemon.home, &["workspace", "delete", "wt", "--force"]));
+    assert_eq!(fs::read_dir(daemon.home.join("workspaces")).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_workspace_in_which_a_command_runs_is_not_deleted() {
+    let daemon = with_workspace(&[]);
+    let client = daemon.client().await;
+    let mut running = open(&client, shell("echo ready; cat", None)).await;
+    running.until("ready").await;
+    let said = say(&daemon.home, &["workspace", "delete", "ws"]);
+    assert_eq!(said.code, Some(5), "{said:?}");
+    assert!(said.stderr.contains("a command that runs in it"), "{said:?}");
+    running.ask(Asked::EndOfInput(true)).await;
+    assert_eq!(running.exited().await.code, 0);
+    drop(running);
+    done(&say(&daemon.home, &["workspace", "delete", "ws"]));
+}
+
+#[test]
+fn a_filesystem_of_the_kernel_cannot_be_linked() {
+    let daemon = with_workspace(&[]);
+    for path in ["/proc", "/proc/sys/kernel", "/sys", "/dev"] {
+        let said = say(&daemon.home, &["workspace", "link", "ws", path, "at", "--rw"]);
+        assert_eq!(said.code, Some(6), "{path}: {said:?}");
+        assert!(said.stderr.contains("a filesystem of the kernel"), "{path}: {said:?}");
+    }
+}
+
+#[test]
+fn a_missing_sandbox_is_said_beside_every_listing() {
+    let daemon = with_workspace(&["sandbox.policy=off"]);
+    let listings: [&[&str]; 4] = [
+        &["workspace", "list"],
+        &["workspace", "show", "ws"],
+        &["agent", "list"],
+        &["provider", "list"],
+    ];
+    for listing in listings {
+        let said = say(&daemon.home, listing);
+        done(&said);
+        assert!(said.stderr.contains("warning: sandbox OFF"), "{listing:?}: {said:?}");
+    }
+    assert!(done(&say(&daemon.home, &["daemon", "status"])).contains("sandbox   OFF"));
+    assert!(exec(&daemon, "ws", "true").stderr.contains("runs without a sandbox"));
+}

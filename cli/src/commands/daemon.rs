@@ -307,7 +307,7 @@ async fn status(context: &Context) -> Result<(), Error> {
             ));
         }
         if let Some(sandbox) = &daemon.sandbox {
-            line(&format!("sandbox   {}", sandbox_line(sandbox)));
+            line(&format!("sandbox   {}", crate::sandbox::line(sandbox)));
         }
         if let Some(recovery) = &daemon.recovery {
             line(&format!("recovery  {}", recovery_line(recovery)));
@@ -322,23 +322,6 @@ async fn status(context: &Context) -> Result<(), Error> {
             }
         }
     })
-}
-
-/// How processes are kept in their workspaces, in a line.
-fn sandbox_line(sandbox: &v1::Sandbox) -> String {
-    let policy = match sandbox.policy() {
-        v1::SandboxPolicy::Unspecified => "?",
-        v1::SandboxPolicy::Required => "required",
-        v1::SandboxPolicy::Preferred => "preferred",
-        v1::SandboxPolicy::Off => "OFF",
-    };
-    let parts = [
-        policy.to_owned(),
-        if sandbox.in_force { "in force".to_owned() } else { sandbox.reason.clone() },
-        sandbox.bubblewrap_version.clone(),
-        sandbox.limits.clone(),
-    ];
-    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
 /// What recovery found, in a line.

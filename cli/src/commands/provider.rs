@@ -32,5 +32,6 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Error
             ]);
         }
         table.print(context.output, "no providers");
-    })
+    })?;
+    crate::sandbox::warn(&client).await
 }

@@ -11,9 +11,10 @@ use substrat_proto::v1;
 
 use super::Context;
 use crate::bounded::Bounded;
-use crate::client::request_id;
+use crate::client::{Client, request_id};
 use crate::error::Error;
 use crate::output::{Table, line, short_id};
+use crate::sandbox;
 use crate::time;
 
 use settings::{Limits, Switch, variable};
@@ -151,7 +152,7 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Error
             let response = service.update_workspace(request).await?.into_inner();
             output.response(&response, |r| said("changed", r.workspace.as_ref()))
         }
-        Command::List => list(context, service).await,
+        Command::List => list(context, &client, service).await,
         Command::Show { workspace } => {
             let request = v1::GetWorkspaceRequest { workspace };
             let response = service.get_workspace(request).await?.into_inner();
@@ -205,7 +206,7 @@ fn worktree(repo: &Path, branch: Option<String>) -> Result<v1::WorkspaceGit, Err
 
 type Service = v1::workspace_service_client::WorkspaceServiceClient<Bounded>;
 
-async fn list(context: &Context, mut service: Service) -> Result<(), Error> {
+async fn list(context: &Context, client: &Client, mut service: Service) -> Result<(), Error> {
     let mut found = v1::ListWorkspacesResponse::default();
     loop {
         let page_token = std::mem::take(&mut found.next_page_token);
@@ -233,7 +234,8 @@ async fn list(context: &Context, mut service: Service) -> Result<(), Error> {
         }
         let nothing = "no workspaces; create one with \"substratctl workspace create NAME\"";
         table.print(context.output, nothing);
-    })
+    })?;
+    sandbox::warn(client).await
 }
 
 fn said(what: &str, workspace: Option<&v1::Workspace>) {

@@ -25,8 +25,9 @@ use crate::workspace::Files;
 
 /// Inputs that are decided before the batch goes to the journal.
 const MAX_BATCH: usize = 512;
-/// How long a turn that was asked to end may take before its session is closed.
-const CANCEL_GRACE: Duration = Duration::from_secs(5);
+/// How long a turn that was asked to end may take before its session is closed: longer than a
+/// program takes that has to be killed.
+const CANCEL_GRACE: Duration = Duration::from_secs(20);
 /// Longest time that running turns may go on when the daemon stops: what is asked for beyond it
 /// would not fit the clock.
 const LONGEST_DRAIN: Duration = Duration::from_secs(365 * 86_400);

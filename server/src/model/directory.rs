@@ -125,7 +125,7 @@ impl State {
     }
 
     /// A workspace with its views and theirs, each after its own views.
-    pub(super) fn with_views<'a>(&'a self, workspace: &'a Workspace) -> Vec<&'a Workspace> {
+    pub fn with_views<'a>(&'a self, workspace: &'a Workspace) -> Vec<&'a Workspace> {
         let mut found = vec![workspace];
         let mut next = 0;
         while let Some(one) = found.get(next) {

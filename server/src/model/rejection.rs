@@ -491,7 +491,9 @@ impl Rejection {
             Self::SessionNotTerminated { .. } => "terminate its agent first".into(),
             Self::WorkspaceNotFound { .. } => "list the workspaces to see which there are".into(),
             Self::WorkspaceExists { .. } => "choose another name".into(),
-            Self::WorkspaceInUse { .. } => "end the agents and delete the workspaces in it".into(),
+            Self::WorkspaceInUse { .. } => {
+                "end the agents and commands, and delete the workspaces in it".into()
+            }
             Self::WorkspaceInvalid { hint, .. } => (*hint).into(),
             Self::ReadOnly { .. } => "ask for ro, or use a place that you may write".into(),
             Self::NetworkNotAllowed { .. } => {

@@ -67,6 +67,10 @@ pub struct Git {
     pub repo: String,
     /// The branch that is checked out.
     pub branch: String,
+    /// The folder that git keeps everything of the repository in, a real path.
+    pub common_dir: String,
+    /// Which folder that is: its inode. Another one at its path is not opened.
+    pub identity: String,
     /// Whether the branch was made with the worktree.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub created_branch: bool,

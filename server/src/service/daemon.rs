@@ -83,6 +83,10 @@ impl DaemonService for Api {
             commit_count: status.commits,
             full: status.full,
         });
+        if self.launcher.settings().policy != SandboxPolicy::Off {
+            // Whoever asks is told what is so now; the report says what came of it.
+            let _ = self.launcher.sandbox().await;
+        }
         daemon.sandbox = Some(sandbox(&(about.sandbox)()));
         let mended = (about.mended)();
         daemon.recovery = Some(recovery(about, mended));

@@ -1,5 +1,8 @@
 //! ExecService: commands that people run where agents work.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
 use substrat_proto::v1;
@@ -13,7 +16,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::status::{invalid, not_launched, refused, rejected};
 use super::{Api, request};
 use crate::launcher::{Ends, Exit, Launch, Launched, Process, Terminal};
-use crate::model::{Rejection, World, workspace_path};
+use crate::model::{Rejection, WorkspaceId, World, workspace_path};
 
 /// Bytes of output in one response.
 const PIECE: usize = 32 << 10;
@@ -33,10 +36,11 @@ impl ExecService for Api {
         let Some(Asked::Open(open)) = first else {
             return Err(invalid("the first request of Exec must be an open"));
         };
-        let launch = self.launch_of(open).await?;
+        let (launch, workspace) = self.launch_of(open).await?;
+        let in_use = self.execs.enter(workspace);
         tracing::info!(program = launch.argv.first(), "a command is run for a user");
         let launched = self.launcher.start(launch).await.map_err(|no| not_launched(&no))?;
-        let running = Running::new(launched, requests);
+        let running = Running::new(launched, requests, in_use);
         let told = stream::unfold(Some(running), |running| async {
             let mut running = running?;
             match running.next().await {
@@ -53,7 +57,8 @@ impl ExecService for Api {
 }
 
 impl Api {
-    async fn launch_of(&self, open: v1::ExecOpen) -> Result<Launch, Status> {
+    /// What is to be run, and in which workspace.
+    async fn launch_of(&self, open: v1::ExecOpen) -> Result<(Launch, WorkspaceId), Status> {
         if open.command.is_empty() || open.command.iter().any(|word| word.contains('\0')) {
             return Err(invalid("command must name a program, and hold no NUL"));
         }
@@ -63,24 +68,29 @@ impl Api {
         }
         let terminal = open.terminal.map(|size| size_of(&size)).transpose()?;
         let dir = workspace_path(&open.directory).map_err(|no| rejected(&no))?;
-        let world = self.world_of(open.workspace, open.agent).await?;
-        Ok(Launch {
+        let (world, workspace) = self.world_of(open.workspace, open.agent).await?;
+        let launch = Launch {
             argv: open.command,
             env: open.environment.into_iter().collect(),
             world: Some(world),
             dir,
             terminal,
             ..Launch::default()
-        })
+        };
+        Ok((launch, workspace))
     }
 
     /// What is seen in a workspace, by an agent of it or by one who may do everything.
-    async fn world_of(&self, workspace: String, agent: String) -> Result<World, Status> {
+    async fn world_of(
+        &self,
+        workspace: String,
+        agent: String,
+    ) -> Result<(World, WorkspaceId), Status> {
         let found = match request::given(agent) {
             None => {
                 let read = move |state: &crate::model::State| {
                     let workspace = state.resolve_workspace(&workspace)?;
-                    Ok(state.workspace_world(workspace))
+                    Ok((state.workspace_world(workspace), workspace.id))
                 };
                 self.engine.read(read).await.map_err(|no| refused(&no))?
             }
@@ -91,7 +101,7 @@ impl Api {
                     let named = named.map(|named| state.resolve_workspace(&named)).transpose()?;
                     match named {
                         Some(other) if agent.workspace != Some(other.id) => Err(none()),
-                        _ => state.world(agent).ok_or_else(none),
+                        _ => state.world(agent).zip(agent.workspace).ok_or_else(none),
                     }
                 };
                 self.of_agent(agent, read).await?
@@ -107,6 +117,46 @@ fn size_of(size: &v1::TerminalSize) -> Result<(u16, u16), Status> {
         _ => Err(invalid("rows and columns of a terminal must be between 1 and 10,000")),
     };
     Ok((fits(size.rows)?, fits(size.columns)?))
+}
+
+/// In which workspaces commands run, and how many.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Execs(Arc<Mutex<BTreeMap<WorkspaceId, usize>>>);
+
+impl Execs {
+    fn counts(&self) -> MutexGuard<'_, BTreeMap<WorkspaceId, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts one until what is returned is dropped.
+    fn enter(&self, workspace: WorkspaceId) -> InUse {
+        *self.counts().entry(workspace).or_default() += 1;
+        InUse { execs: self.clone(), workspace }
+    }
+
+    /// Whether a command runs in one of these.
+    pub(super) fn run_in(&self, workspaces: &[WorkspaceId]) -> bool {
+        let counts = self.counts();
+        workspaces.iter().any(|id| counts.contains_key(id))
+    }
+}
+
+/// A command that counts.
+struct InUse {
+    execs: Execs,
+    workspace: WorkspaceId,
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        let mut counts = self.execs.counts();
+        if let Some(count) = counts.get_mut(&self.workspace) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.workspace);
+            }
+        }
+    }
 }
 
 /// Where a command reads and writes.
@@ -135,6 +185,7 @@ struct Running {
     input: Vec<u8>,
     started: Option<v1::ExecStarted>,
     limits_hit: Vec<String>,
+    _in_use: InUse,
 }
 
 /// What happened next.
@@ -147,7 +198,7 @@ enum Woken {
 }
 
 impl Running {
-    fn new(launched: Launched, requests: Streaming<v1::ExecRequest>) -> Self {
+    fn new(launched: Launched, requests: Streaming<v1::ExecRequest>, in_use: InUse) -> Self {
         let Launched { process, ends, unsandboxed, .. } = launched;
         let streams = match ends {
             Ends::Pipes { stdin, stdout, stderr } => {
@@ -158,7 +209,8 @@ impl Running {
         let unsandboxed_reason = unsandboxed.unwrap_or_default();
         let started = Some(v1::ExecStarted { pid: process.pid(), unsandboxed_reason });
         let limits_hit = Vec::new();
-        Self { process, streams, requests: Some(requests), input: Vec::new(), started, limits_hit }
+        let (requests, input) = (Some(requests), Vec::new());
+        Self { process, streams, requests, input, started, limits_hit, _in_use: in_use }
     }
 
     async fn next(&mut self) -> Result<Told, Status> {

@@ -116,13 +116,15 @@ pub struct Api {
     engine: Handle,
     files: Files,
     launcher: Launcher,
+    execs: exec::Execs,
     about: Arc<About>,
 }
 
 impl Api {
     /// The services of an engine.
     pub fn new(engine: Handle, files: Files, launcher: Launcher, about: About) -> Self {
-        Self { engine, files, launcher, about: Arc::new(about) }
+        let execs = exec::Execs::default();
+        Self { engine, files, launcher, execs, about: Arc::new(about) }
     }
 
     /// Serves until `stop` resolves, and then until the running requests have ended.

@@ -73,6 +73,22 @@ impl Api {
         found.await.map_err(|no| refused(&no))
     }
 
+    /// Refuses to delete a workspace in which a command of a user runs.
+    async fn check_execs(&self, reference: String) -> Result<(), Status> {
+        let found = self.engine.read(move |state| {
+            let found = state.resolve_workspace(&reference).ok()?;
+            let ids = state.with_views(found).into_iter().map(|one| one.id).collect::<Vec<_>>();
+            Some((found.name.clone(), ids))
+        });
+        match found.await.map_err(|no| refused(&no))? {
+            Some((name, ids)) if self.execs.run_in(&ids) => {
+                let by = "a command that runs in it".to_owned();
+                Err(rejected(&Rejection::WorkspaceInUse { name, by }))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Refuses to delete a worktree with work that would be lost.
     async fn check_work_left(&self, git: Git, root: String) -> Result<(), Status> {
         let files = self.files.clone();
@@ -285,6 +301,7 @@ impl WorkspaceService for Api {
         let message = request.into_inner();
         let key = request::key("DeleteWorkspace", &message.request_id, &message)?;
         let folder = self.folder_of(message.workspace.clone()).await?;
+        self.check_execs(message.workspace.clone()).await?;
         if let (Some((root, Some(git))), false) = (&folder, message.force) {
             self.check_work_left(git.clone(), root.clone()).await?;
         }

@@ -10,7 +10,7 @@ use cap_std::fs::Dir;
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use rustix::path::Arg;
 
-use super::Error;
+use super::{Error, kernel};
 use crate::model::{Access, Rejection, Source, World};
 
 /// The files of all workspaces below one folder, and the host folders that they link.
@@ -118,6 +118,9 @@ impl Files {
         let home = self.home.canonicalize().unwrap_or_else(|_| self.home.clone());
         if real.starts_with(&home) || home.starts_with(&real) {
             return Err(refuse("it holds, or lies in, the daemon's home"));
+        }
+        if !matches!(kernel::shown_by(&real), Ok(None)) {
+            return Err(refuse("it shows a filesystem of the kernel, such as /proc or /sys"));
         }
         match real.into_os_string().into_string() {
             Ok(path) => Ok(path),

@@ -7,6 +7,7 @@
 mod error;
 mod files;
 pub mod git;
+mod kernel;
 mod mounts;
 mod settings;
 #[cfg(test)]

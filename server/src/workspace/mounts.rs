@@ -8,6 +8,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, mkdirat, openat};
 
 use super::Files;
 use super::files::enter;
+use super::kernel;
 use crate::model::{Access, Mount, Source, World, covers};
 
 /// A folder that is shown, held open.
@@ -65,7 +66,16 @@ impl Files {
     fn open_source(&self, mount: &Mount) -> io::Result<OwnedFd> {
         match &mount.source {
             Source::Workspaces(root) => self.make_root(root),
-            Source::Host(path) => open_real(Path::new(path)),
+            Source::Host(path) => {
+                let open = open_real(Path::new(path))?;
+                match kernel::shown_by(Path::new(path))? {
+                    None => Ok(open),
+                    Some(at) => {
+                        let shown = format!("it shows a filesystem of the kernel, at {at:?}");
+                        Err(io::Error::other(shown))
+                    }
+                }
+            }
         }
     }
 }

@@ -101,6 +101,11 @@ impl Files {
             options.append(true).create(true).custom_flags(HARMLESS.bits() as i32);
             let mut file = place.dir.open_with(&place.path, &options).map_err(at())?;
             regular_size(&file, &args.path)?;
+            // What the daemon writes is nobody's to run with another's rights.
+            let mode = file.metadata().map_err(at())?.permissions().mode();
+            if mode & 0o6000 != 0 {
+                file.set_permissions(Permissions::from_mode(mode & 0o777)).map_err(at())?;
+            }
             file.write_all(args.content.as_bytes()).map_err(at())?;
             file.sync_data().map_err(at())?;
         } else {

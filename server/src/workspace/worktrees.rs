@@ -23,8 +23,10 @@ pub struct GitInside {
     pub env: Vec<(OsString, OsString)>,
 }
 
+/// The repository of a worktree: by its own folder alone. Where `.git` in its top folder leads is
+/// for whoever can write there to choose.
 fn repository(git: &Git) -> Result<Repository, Error> {
-    Repository::open(Arc::new(Direct), Path::new(&git.repo))
+    Repository::known(Arc::new(Direct), Path::new(&git.common_dir), &git.identity)
 }
 
 /// The worktree of a workspace: git names it by the last part of its root, which is the
@@ -48,7 +50,9 @@ impl Files {
         let repository = Repository::open(Arc::new(Direct), Path::new(repo))?;
         let created_branch = !repository.has_branch(branch)?;
         let repo = repository.top().to_string_lossy().into_owned();
-        Ok(Git { repo, branch: branch.to_owned(), created_branch })
+        let common_dir = repository.common_dir().to_string_lossy().into_owned();
+        let (branch, identity) = (branch.to_owned(), repository.identity()?);
+        Ok(Git { repo, branch, common_dir, identity, created_branch })
     }
 
     /// Makes the worktree of a workspace. One that is there is fine.
@@ -84,9 +88,15 @@ impl Files {
     pub fn remove_workspace(&self, root: &str, git: Option<&Git>) -> io::Result<()> {
         let _alone = self.removing.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(git) = git {
-            let removed = self.remove_worktree(git, root).map_err(io::Error::other)?;
-            if !removed.kept.is_empty() {
-                tracing::info!(root, kept = ?removed.kept, "kept branches of a worktree");
+            match self.remove_worktree(git, root) {
+                Ok(removed) if removed.kept.is_empty() => {}
+                Ok(removed) => tracing::info!(root, kept = ?removed.kept, "kept branches"),
+                // Its files go all the same; what the repository knows of it is its owner's to
+                // mend.
+                Err(error) => {
+                    let next = "\"git worktree unlock\" and \"git worktree prune\" there end it";
+                    tracing::error!(root, repo = git.repo, %error, next, "a worktree stays known");
+                }
             }
         }
         self.remove_root(root)

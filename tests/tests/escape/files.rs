@@ -202,14 +202,15 @@ for mode in [0o4755, 0o2755, 0o6755, 0o4000]:
     attempt("fchmodat2", lambda: call("fchmodat2", folder, b"shell", mode, 0), only=errno.EPERM)
     attempt("mknod", lambda: os.mknod(name + ".new", stat.S_IFREG | mode), only=errno.EPERM)
     attempt("chmod with high bits", lambda: call(90 if X86 else 52, *([name.encode()] if X86 else [file]), mode | 1 << 40), only=errno.EPERM)
-made = os.open(name + ".made", os.O_CREAT | os.O_RDWR, 0o4755)
-os.write(made, b"#!/bin/sh\n")
-made = os.open(name + ".grown", os.O_CREAT | os.O_RDWR, 0o4755)
-os.ftruncate(made, 4096)
-try:
-    os.posix_fallocate(made, 0, 8192)
-except OSError:
-    pass
+    for flags in [os.O_CREAT, os.O_CREAT | os.O_EXCL, os.O_CREAT | os.O_TRUNC]:
+        attempt("making", lambda: os.open(name + ".made", flags | os.O_RDWR, mode), only=errno.EPERM)
+    attempt("making one without a name", lambda: os.open("/workspace/work", os.O_TMPFILE | os.O_RDWR, mode), only=errno.EPERM)
+    if X86:
+        attempt("open", lambda: call(2, name.encode() + b".made", os.O_CREAT | os.O_RDWR, mode), only=errno.EPERM)
+        attempt("creat", lambda: call(85, name.encode() + b".made", mode), only=errno.EPERM)
+    attempt("openat2", lambda: call(437, folder, b"made", b"", 24), only=errno.ENOSYS)
+os.close(os.open(name + ".plain", os.O_CREAT | os.O_RDWR, 0o755))
+os.close(os.open(name, os.O_RDONLY, 0o6755))
 print("done")
 "##;
     let world = bench.world(&[("work", &work, Access::ReadWrite)]);

@@ -46,7 +46,8 @@ pub(super) async fn run(context: &Context, args: &Args) -> Result<(), Error> {
     let found = all(&client, args.all).await?;
     context.output.response(&found, |found| {
         if args.tree { tree(context.output, &found.agents) } else { table(context, &found.agents) }
-    })
+    })?;
+    crate::sandbox::warn(&client).await
 }
 
 fn table(context: &Context, agents: &[v1::Agent]) {

@@ -69,6 +69,7 @@ pub(super) async fn print(
     output: Output,
     response: &v1::GetWorkspaceResponse,
 ) -> Result<(), Error> {
+    crate::sandbox::warn(client).await?;
     let Some(workspace) = response.workspace.as_ref().filter(|_| !output.is_json()) else {
         return output.response(response, |_| ());
     };

@@ -158,6 +158,16 @@ const MODES: &[(i64, u8)] = &[
     (libc::SYS_mknod, 1),
     (libc::SYS_mknodat, 2),
 ];
+/// What makes a file: which arguments are its flags, if it has some, and its mode.
+const MAKERS: &[(i64, Option<u8>, u8)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, Some(1), 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, None, 1),
+    (libc::SYS_openat, Some(2), 3),
+];
+/// The bit of O_TMPFILE that is not O_DIRECTORY.
+const TMPFILE: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
 /// Since Linux 6.6, on all machines.
 const FCHMODAT2: i64 = 452;
 /// Families of sockets that there are. Others are not held by a network namespace, such as the one
@@ -174,6 +184,26 @@ fn filters() -> io::Result<[BpfProgram; 4]> {
             rule(vec![SeccompCondition::new(*argument, width, masked, u64::from(bit))])
         });
         rules.insert(*call, bits.into_iter().collect::<io::Result<_>>()?);
+    }
+    // The same for what makes a file; the mode is looked at only where one is made.
+    for (call, flags, mode) in MAKERS {
+        let mut makes = Vec::new();
+        for bit in [libc::S_ISUID, libc::S_ISGID] {
+            let bits = |argument, bits: u64| {
+                let masked = SeccompCmpOp::MaskedEq(bits);
+                SeccompCondition::new(argument, SeccompCmpArgLen::Dword, masked, bits)
+            };
+            match flags {
+                None => makes.push(rule(vec![bits(*mode, u64::from(bit))])?),
+                Some(flags) => {
+                    for flag in [libc::O_CREAT, TMPFILE] {
+                        let flag = bits(*flags, u64::from(flag.unsigned_abs()));
+                        makes.push(rule(vec![bits(*mode, u64::from(bit)), flag])?);
+                    }
+                }
+            }
+        }
+        rules.insert(*call, makes);
     }
     // A new namespace of any kind; the flags of clone3 lie in memory.
     let namespaces = [
@@ -199,7 +229,9 @@ fn filters() -> io::Result<[BpfProgram; 4]> {
     });
     rules.insert(libc::SYS_ioctl, typing.into_iter().collect::<io::Result<_>>()?);
     // A kernel without clone3 is one that C libraries know how to do with.
-    let unknown = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    // Nor one without openat2, whose mode lies in memory.
+    let calls = [libc::SYS_clone3, libc::SYS_openat2];
+    let unknown = calls.map(|call| (call, Vec::new())).into();
     let not_one_of = FAMILIES.iter().map(|family| {
         let family = u64::from(family.unsigned_abs());
         SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, family)

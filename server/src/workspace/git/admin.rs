@@ -164,6 +164,13 @@ pub(super) fn make_dir(path: &Path) -> Result<(), Error> {
     })
 }
 
+/// Which folder lies at a path in which nothing is a symbolic link: its inode. The number of its
+/// device may be another one after a restart.
+pub(super) fn identity(path: &Path) -> io::Result<String> {
+    let stat = rustix::fs::fstat(open_dir(path)?)?;
+    Ok(stat.st_ino.to_string())
+}
+
 /// Makes an empty file in a folder, if there is nothing of that name.
 pub(super) fn make_file(dir: &Path, name: &str) -> Result<(), Error> {
     let make = |dir: OwnedFd| {

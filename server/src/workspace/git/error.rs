@@ -16,6 +16,12 @@ pub enum Error {
         /// The path.
         path: PathBuf,
     },
+    /// What is there is not the repository that the workspace was made of.
+    #[error("{path:?} is not the repository any more that the workspace was made of")]
+    Moved {
+        /// Where it was.
+        path: PathBuf,
+    },
     /// The repository belongs to another user.
     #[error("{path:?} belongs to another user, so that its settings cannot be trusted")]
     NotOwned {

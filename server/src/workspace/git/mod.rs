@@ -86,6 +86,38 @@ impl Repository {
         Ok(repository)
     }
 
+    /// Opens a repository that was found before, by its folder, which must be the same one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Moved`] if it is another one or not there, or what git said.
+    pub fn known(run: Arc<dyn Run>, common_dir: &Path, identity: &str) -> Result<Self, Error> {
+        let mut repository = Self {
+            run,
+            path: std::env::var_os("PATH"),
+            top: common_dir.to_owned(),
+            git_dir: common_dir.to_owned(),
+            common_dir: common_dir.to_owned(),
+            overrides: Vec::new(),
+        };
+        match admin::identity(common_dir) {
+            Ok(found) if found == identity => {}
+            _ => return Err(Error::Moved { path: common_dir.to_owned() }),
+        }
+        repository.read_settings()?;
+        Ok(repository)
+    }
+
+    /// Which folder it is: the inode of the one that git keeps everything in.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if it is not there.
+    pub fn identity(&self) -> Result<String, Error> {
+        let path = self.common_dir.clone();
+        admin::identity(&path).map_err(|error| Error::Io { path, error })
+    }
+
     /// The top folder of its files; of a repository without, where it lies.
     pub fn top(&self) -> &Path {
         &self.top
