@@ -6,8 +6,8 @@
 //!            Work ◄──────┴────── stdout ───────┘
 //! ```
 //!
-//! The agent's model is its command line. [`Session`] keeps one process for a live session, starts
-//! it when there is none, and ends it when what it sees has changed. [`turn`] runs one turn on it:
+//! The agent's model is its command line. `Session` keeps one process for a live session, starts
+//! it when there is none, and ends it when what it sees has changed. `turn` runs one turn on it:
 //! `docs/program.md` is what the two say to each other. Whatever the process does, it is the turn
 //! that fails.
 

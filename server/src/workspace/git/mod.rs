@@ -3,9 +3,9 @@
 //! Everything below the root of a worktree is written by an agent, and so is most of what git
 //! keeps about it in the repository. git that runs outside of a sandbox therefore is told by hand
 //! where the repository lies ([`Repository`] finds it before an agent is there), has every setting
-//! that names a program overridden ([`plain`]), and is kept from looking into repositories within
+//! that names a program overridden (`plain`), and is kept from looking into repositories within
 //! the worktree. What git would have to believe the worktree for is done here: to find out what
-//! is checked out, and to remove it ([`admin`]). `docs/git-workspaces.md` is for users.
+//! is checked out, and to remove it (`admin`). `docs/git-workspaces.md` is for users.
 
 mod admin;
 mod error;
