@@ -441,26 +441,19 @@ impl Launcher {
     }
 }
 
-/// Gives a program a second name, under which it stays when its file is replaced. Where there is
-/// no room for that, its own has to do.
+/// Gives a program a second name, under which it stays when its file is replaced. Where that is
+/// not allowed, or its file lies on another filesystem, it is used by its own: a copy would take
+/// space from the journal.
 #[expect(clippy::disallowed_methods, reason = "a file for a run of the daemon")]
 fn keep(program: &Path, kept: &Path) -> io::Result<PathBuf> {
     match std::fs::remove_file(kept) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    // Fails across file systems, and for a file of another user.
-    if std::fs::hard_link(program, kept).is_ok() {
-        return Ok(kept.to_owned());
-    }
-    match std::fs::copy(program, kept) {
-        Ok(_) => Ok(kept.to_owned()),
-        Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-            std::fs::remove_file(kept)?;
-            Ok(program.to_owned())
-        }
-        Err(error) => Err(error),
-    }
+    Ok(match std::fs::hard_link(program, kept) {
+        Ok(()) => kept.to_owned(),
+        Err(_) => program.to_owned(),
+    })
 }
 
 /// Pipes for a process: the near ends, and what it is given.
