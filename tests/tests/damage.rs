@@ -25,7 +25,8 @@ fn contents(home: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_str().unwrap();
             match path.is_dir() {
-                _ if path.is_symlink() => {}
+                // Files for a run of the daemon.
+                _ if name == "run" || path.is_symlink() => {}
                 true => folders.push(path),
                 false if name.starts_with("substratd.") => {}
                 false => drop(found.insert(path.clone(), fs::read(&path).unwrap())),
