@@ -1,5 +1,6 @@
 //! Looking at a daemon's process from outside.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -19,11 +20,17 @@ impl Daemon {
         PathBuf::from(format!("/proc/{}/{name}", self.pid))
     }
 
-    /// Open file descriptors that are sockets.
-    pub fn open_sockets(&self) -> usize {
+    /// The sockets that are open. One of a client that went away may be among them for a
+    /// moment, so that a count of them says little; which there are does.
+    pub fn open_sockets(&self) -> BTreeSet<PathBuf> {
         let fds = std::fs::read_dir(self.proc("fd")).expect("the process runs");
         let targets = fds.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
-        targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
+        targets.filter(|target| target.to_string_lossy().starts_with("socket:")).collect()
+    }
+
+    /// How many sockets are open that were not.
+    pub fn more_sockets(&self, before: &BTreeSet<PathBuf>) -> usize {
+        self.open_sockets().difference(before).count()
     }
 
     /// Open file descriptors.

@@ -10,7 +10,8 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Instant;
 
 use serde_json::Value;
 use substrat_proto::v1;
@@ -72,12 +73,13 @@ impl Attach {
 
     /// Waits until it has written this, after what was waited for before.
     fn wait_for(&mut self, wanted: &str) {
+        let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(found) = self.text[self.place..].find(wanted) {
                 self.place += found + wanted.len();
                 return;
             }
-            let piece = self.pieces.recv_timeout(PATIENCE);
+            let piece = self.pieces.recv_timeout(deadline.duration_since(Instant::now()));
             let piece = piece.unwrap_or_else(|_| panic!("no {wanted:?} in {:?}", self.text));
             self.text += &String::from_utf8_lossy(&piece);
         }
@@ -86,11 +88,23 @@ impl Attach {
     /// Waits for its end, with no more to be typed.
     fn end(mut self) -> (ExitStatus, String) {
         self.stdin = None;
-        while let Ok(piece) = self.pieces.recv_timeout(PATIENCE) {
-            self.text += &String::from_utf8_lossy(&piece);
+        loop {
+            match self.pieces.recv_timeout(PATIENCE) {
+                Ok(piece) => self.text += &String::from_utf8_lossy(&piece),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => panic!("no end after {:?}", self.text),
+            }
         }
         let status = self.child.wait().expect("it ends");
         (status, std::mem::take(&mut self.text))
+    }
+}
+
+impl Drop for Attach {
+    fn drop(&mut self) {
+        // One that is over is an error, as it should be.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -242,14 +256,14 @@ fn a_client_that_was_stopped_shows_no_line_twice() {
     daemon.ctl_ok(&["workspace", "create", "desk"]);
     let args = ["agent", "create", "talker", "--workspace", "desk", "--instructions", script];
     daemon.ctl_ok(&args);
+    let before = daemon.open_sockets();
     let mut attach = Attach::start(&daemon, &["agent", "attach", "talker"]);
     attach.write("go\n");
     attach.wait_for("begin\n");
-    let sockets = daemon.open_sockets();
     let pid = rustix::process::Pid::from_raw(attach.child.id() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let dropped = || daemon.open_sockets() < sockets;
+    let dropped = || daemon.more_sockets(&before) == 0;
     runtime.block_on(substrat_tests::probe::eventually("that it is dropped", dropped));
     rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
     attach.wait_for("reconnected");

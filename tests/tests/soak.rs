@@ -75,14 +75,13 @@ async fn many_clients_at_once_are_all_served_and_leave_nothing_behind() {
     for number in 0..AGENTS {
         ids.push(client.create(&format!("agent-{number}"), TALKS).await.id);
     }
-    let sockets = || daemon.open_sockets();
-    let idle = sockets();
+    let idle = daemon.open_sockets();
     wave(&daemon, &ids).await;
-    eventually("that all sockets are closed", || sockets() == idle).await;
+    eventually("that all sockets are closed", || daemon.more_sockets(&idle) == 0).await;
     let (files, memory) = (daemon.open_files(), daemon.resident_kib());
     for _ in 0..3 {
         wave(&daemon, &ids).await;
-        eventually("that all sockets are closed", || sockets() == idle).await;
+        eventually("that all sockets are closed", || daemon.more_sockets(&idle) == 0).await;
     }
     assert!(daemon.open_files() <= files + 2, "{} after {files}", daemon.open_files());
     // Slots, blocking work on files, and the runtime itself.
