@@ -17,7 +17,7 @@ use super::{Config, ConfigError, Home, HomeError, environment, logging};
 use crate::engine::{Engine, Fatal, Handle, LaunchedShells, Parts, RandomIds, now};
 use crate::import;
 use crate::journal::{self, Disk, Journal, OsDisk};
-use crate::launcher::Launcher;
+use crate::launcher::{Launcher, boot_id};
 use crate::model::{BadLine, Context};
 use crate::projection::Worker;
 use crate::provider::{self, Provider};
@@ -159,13 +159,6 @@ fn log_files() -> usize {
 /// what agents open.
 fn connections() -> usize {
     (open_files() / 2).clamp(16, 8192)
-}
-
-/// What tells one run of the machine from the next; empty where the system does not say.
-fn boot_id() -> String {
-    #[expect(clippy::disallowed_methods, reason = "asks the kernel")]
-    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
-    id.map(|id| id.trim().to_owned()).unwrap_or_default()
 }
 
 struct Started {

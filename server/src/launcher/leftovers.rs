@@ -113,7 +113,7 @@ fn descendants(pid: Pid) -> Vec<Pid> {
 }
 
 /// The children of all threads of a process.
-fn children(pid: Pid) -> Vec<Pid> {
+pub(super) fn children(pid: Pid) -> Vec<Pid> {
     let folder = format!("/proc/{}/task", pid.as_raw_nonzero());
     let Ok(threads) = std::fs::read_dir(folder) else { return Vec::new() };
     let texts = threads
@@ -145,8 +145,8 @@ fn start_time(pid: Pid) -> io::Result<u64> {
     field.ok_or_else(|| io::Error::other("its start time cannot be read"))
 }
 
-/// Names the run of the machine.
-fn boot_id() -> String {
+/// What tells one run of the machine from the next; empty where the system does not say.
+pub fn boot_id() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     id.map(|id| id.trim().to_owned()).unwrap_or_default()
 }

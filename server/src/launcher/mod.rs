@@ -41,6 +41,7 @@ use self::control::Setup;
 use self::egress::Endpoint;
 pub use self::error::{Error, Unavailable};
 use self::leftovers::Records;
+pub use self::leftovers::boot_id;
 use self::outer::Outer;
 pub use self::probe::Bubblewrap;
 use self::process::Waiting;

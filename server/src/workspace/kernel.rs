@@ -52,31 +52,33 @@ pub(super) fn shown_by(path: &Path) -> io::Result<Option<PathBuf>> {
 /// Where a line of the list mounts something, and whether that is the kernel's.
 fn mount(line: &[u8]) -> Option<(PathBuf, bool)> {
     let mut fields = line.split(|byte| *byte == b' ');
-    let at = PathBuf::from(OsString::from_vec(unescape(fields.nth(4)?)));
+    let at = unescape(fields.nth(4)?);
     let mut rest = fields.skip_while(|field| *field != b"-");
     let kind = rest.nth(1)?;
     Some((at, KERNEL.iter().any(|name| name.as_bytes() == kind)))
 }
 
-/// Spaces and the like stand as three octal digits behind a backslash.
-fn unescape(text: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::new();
-    let mut at = 0;
-    while let Some(byte) = text.get(at) {
-        let digits = text.get(at + 1..at + 4).filter(|_| *byte == b'\\');
-        let code = digits.and_then(|digits| std::str::from_utf8(digits).ok());
-        match code.and_then(|code| u8::from_str_radix(code, 8).ok()) {
-            Some(code) => {
-                plain.push(code);
-                at += 4;
+/// A path out of a list of mounts: the kernel writes space, tab, newline and backslash as three octal digits.
+pub fn unescape(word: &[u8]) -> PathBuf {
+    let mut path = Vec::with_capacity(word.len());
+    let mut rest = word;
+    while let Some((&first, after)) = rest.split_first() {
+        let digits = after.get(..3).filter(|digits| {
+            matches!(digits[0], b'0'..=b'3')
+                && digits.iter().all(|digit| matches!(digit, b'0'..=b'7'))
+        });
+        match digits {
+            Some(digits) if first == b'\\' => {
+                path.push(digits.iter().fold(0, |value, digit| value << 3 | (digit - b'0')));
+                rest = &after[3..];
             }
-            None => {
-                plain.push(*byte);
-                at += 1;
+            _ => {
+                path.push(first);
+                rest = after;
             }
         }
     }
-    plain
+    OsString::from_vec(path).into()
 }
 
 #[cfg(test)]

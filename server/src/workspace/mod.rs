@@ -17,6 +17,7 @@ mod worktrees;
 
 pub use error::Error;
 pub use files::Files;
+pub use kernel::unescape as unescape_mount;
 pub use mounts::open_real_any;
 pub use mounts::{Open, Unseen};
 pub use settings::{SandboxPolicy, SandboxReport, SandboxSettings};

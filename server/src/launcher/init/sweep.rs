@@ -3,7 +3,9 @@
 
 use std::io;
 
-use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, wait};
+use rustix::process::{Signal, WaitOptions, getpid, kill_process, set_child_subreaper, wait};
+
+use crate::launcher::leftovers::children;
 
 /// Makes this process the one to which orphaned descendants fall.
 pub(super) fn adopt() -> io::Result<()> {
@@ -13,7 +15,7 @@ pub(super) fn adopt() -> io::Result<()> {
 /// Ends every descendant, however often they fork.
 pub(super) fn end_all() -> io::Result<()> {
     loop {
-        for child in children()? {
+        for child in children(getpid()) {
             // One that has ended meanwhile is what is wanted.
             let _ = kill_process(child, Signal::KILL);
         }
@@ -24,17 +26,4 @@ pub(super) fn end_all() -> io::Result<()> {
             Err(error) => return Err(error.into()),
         }
     }
-}
-
-fn children() -> io::Result<Vec<Pid>> {
-    let mut found = Vec::new();
-    for thread in std::fs::read_dir("/proc/self/task")? {
-        #[expect(clippy::disallowed_methods, reason = "asks the kernel")]
-        let text = std::fs::read_to_string(thread?.path().join("children"));
-        // A thread that has ended has none.
-        let text = text.unwrap_or_default();
-        let numbers = text.split_whitespace().filter_map(|word| word.parse::<i32>().ok());
-        found.extend(numbers.filter_map(Pid::from_raw));
-    }
-    Ok(found)
 }

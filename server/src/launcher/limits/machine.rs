@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use super::files;
+use crate::workspace::unescape_mount as unescape;
 
 /// A mounted hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,29 +111,6 @@ fn mount(line: &[u8]) -> Option<Mount> {
         _ => return None,
     };
     Some(Mount { root: unescape(words[3]), point: unescape(words[4]), options })
-}
-
-/// The kernel writes space, tab, newline and backslash as three octal digits.
-fn unescape(word: &[u8]) -> PathBuf {
-    let mut path = Vec::with_capacity(word.len());
-    let mut rest = word;
-    while let Some((&first, after)) = rest.split_first() {
-        let digits = after.get(..3).filter(|digits| {
-            matches!(digits[0], b'0'..=b'3')
-                && digits.iter().all(|digit| matches!(digit, b'0'..=b'7'))
-        });
-        match digits {
-            Some(digits) if first == b'\\' => {
-                path.push(digits.iter().fold(0, |value, digit| value << 3 | (digit - b'0')));
-                rest = &after[3..];
-            }
-            _ => {
-                path.push(first);
-                rest = after;
-            }
-        }
-    }
-    OsString::from_vec(path).into()
 }
 
 /// The lines `id:controllers:path` of a `/proc/PID/cgroup`; what cannot be read is left out.
