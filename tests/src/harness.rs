@@ -3,6 +3,8 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use substrat_proto::v1;
@@ -31,6 +33,29 @@ pub fn binary(name: &str) -> PathBuf {
     path
 }
 
+/// Longest life of a daemon in a test: beyond any that gets on, whatever else the machine does.
+const LONGEST: Duration = Duration::from_secs(900);
+
+/// Ends the tests of this process if it is not dropped in time: one that hangs is to be told by
+/// its name, and not by whoever loses patience with all of them.
+struct Watchdog {
+    _held: mpsc::Sender<()>,
+}
+
+impl Watchdog {
+    fn start() -> Self {
+        let (held, dropped) = mpsc::channel();
+        let test = std::thread::current().name().unwrap_or("?").to_owned();
+        std::thread::spawn(move || {
+            if dropped.recv_timeout(LONGEST) == Err(mpsc::RecvTimeoutError::Timeout) {
+                eprintln!("{test} has used a daemon for {} s: it hangs", LONGEST.as_secs());
+                std::process::abort();
+            }
+        });
+        Self { _held: held }
+    }
+}
+
 /// A running daemon. Killed when dropped, if it still runs.
 pub struct Daemon {
     pub home: PathBuf,
@@ -38,6 +63,7 @@ pub struct Daemon {
     settings: Vec<String>,
     child: Option<Child>,
     folder: Option<TempDir>,
+    _watchdog: Watchdog,
 }
 
 impl Daemon {
@@ -67,15 +93,18 @@ impl Daemon {
     /// Starts a daemon as the child of another program, such as a tracer, until its next start.
     pub fn under(tracer: &[&str], home: &Path, settings: &[&str]) -> Result<Self, String> {
         let settings: Vec<String> = settings.iter().map(|text| (*text).to_owned()).collect();
-        let (child, pid) = launch(tracer, home, &settings)?;
-        Ok(Self { home: home.to_owned(), pid, settings, child: Some(child), folder: None })
+        let launched = launch(tracer, home, &settings)?;
+        Ok(Self::new(home, launched, settings))
     }
 
     /// Runs a command that becomes a daemon on a home, such as `substratd` under a `ulimit`.
     pub fn run(home: &Path, command: Command) -> Result<Self, String> {
-        let (child, pid) = await_ready(command)?;
-        let (home, settings) = (home.to_owned(), Vec::new());
-        Ok(Self { home, pid, settings, child: Some(child), folder: None })
+        Ok(Self::new(home, await_ready(command)?, Vec::new()))
+    }
+
+    fn new(home: &Path, (child, pid): (Child, u32), settings: Vec<String>) -> Self {
+        let (home, child) = (home.to_owned(), Some(child));
+        Self { home, pid, settings, child, folder: None, _watchdog: Watchdog::start() }
     }
 
     pub fn socket(&self) -> PathBuf {
@@ -473,7 +502,7 @@ impl Client {
                 }
             }
         };
-        let patience = std::time::Duration::from_secs(60);
+        let patience = Duration::from_secs(60);
         tokio::time::timeout(patience, wait).await.expect("the event comes")
     }
 }

@@ -16,6 +16,7 @@ use substrat_proto::v1;
 use substrat_proto::v1::exec_request::Request as Asked;
 use substrat_proto::v1::exec_response::Response as Told;
 use substrat_tests::harness::{Client, Daemon, Said, reason, say, say_with};
+use substrat_tests::watch::PATIENCE;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -104,7 +105,9 @@ impl Running {
     }
 
     async fn next(&mut self) -> Told {
-        self.told.message().await.unwrap().unwrap().response.unwrap()
+        let told = tokio::time::timeout(PATIENCE, self.told.message()).await;
+        let told = told.unwrap_or_else(|_| panic!("nothing more after {:?}", self.output));
+        told.unwrap().unwrap().response.unwrap()
     }
 
     /// Waits until the output holds a text.
@@ -147,7 +150,8 @@ async fn a_terminal_has_a_size_a_name_and_job_control() {
     assert!(running.output.contains("/dev/pts/0"), "{}", running.output);
     assert!(running.output.contains("10 20"), "{}", running.output);
     running.ask(Asked::Resize(size(30, 40))).await;
-    running.ask(typed("stty size; echo chang''ed; sleep 1000\n")).await;
+    // It speaks when it has the terminal: a shell that is about to hand it over can miss a signal.
+    running.ask(typed("sh -c 'stty size; echo chang\"\"ed; exec sleep 1000'\n")).await;
     running.until("changed").await;
     assert!(running.output.contains("30 40"), "{}", running.output);
     // Ctrl-C ends what runs in it, and not the shell.
