@@ -174,6 +174,46 @@ async fn state_outlives_process_session_and_daemon() {
     assert_eq!(split(&shop.client.ask("a", "go").await.unwrap()).1, "4");
 }
 
+/// Leaves a state as deep as it is asked to, and answers how deep the one was that it was given.
+const DEEP: &str = r#"
+import re
+for line in sys.stdin:
+    turn, _, state = line.rpartition('"state":')
+    asked = re.search(r'"text":"(\d+) (.) (.)"', turn)
+    depth, opens, closes = int(asked[1]), asked[2], asked[3]
+    opens = '{"a":' if opens == '{' else opens
+    state = opens * depth + '0' + closes * depth if depth else 'null'
+    before = str(state.count('{"a":') + state.count('['))
+    print('{"type":"done","response":"' + before + '","state":' + state + '}', flush=True)
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_state_of_any_depth_is_kept() {
+    let mut shop = Shop::open(&[]).await;
+    shop.python("a", DEEP).await;
+    let none = "0 [ ]";
+    let most = (256 << 10) / 2 - 1;
+    for (depth, kind) in
+        [(127, "[ ]"), (128, "{ }"), (129, "[ ]"), (130, "{ }"), (40_000, "{ }"), (most, "[ ]")]
+    {
+        shop.client.ask("a", &format!("{depth} {kind}")).await.unwrap();
+        // From the journal, and from a checkpoint.
+        shop.daemon.kill();
+        shop.gone("a").await;
+        shop.daemon.start_again();
+        shop.client = shop.daemon.client().await;
+        let back = shop.client.ask("a", &format!("{depth} {kind}")).await.unwrap();
+        assert_eq!(back, depth.to_string());
+        assert!(shop.daemon.stop());
+        shop.daemon.start_again();
+        shop.client = shop.daemon.client().await;
+        assert_eq!(shop.client.ask("a", none).await.unwrap(), depth.to_string());
+    }
+    let request = shop.client.ask("a", &format!("{} [ ]", most + 1)).await;
+    let refused = request.unwrap_err().message().to_owned();
+    assert!(refused.contains("a state of 262145 bytes; 262144 are allowed"), "{refused}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_for_one_turn_is_one() {
     let shop = Shop::open(&[]).await;
