@@ -18,7 +18,7 @@ use crate::engine::{Engine, Fatal, Handle, LaunchedShells, Parts, RandomIds, now
 use crate::import;
 use crate::journal::{self, Disk, Journal, OsDisk};
 use crate::launcher::{Launcher, boot_id};
-use crate::model::{BadLine, Context};
+use crate::model::{BadLine, Context, Leftover};
 use crate::projection::Worker;
 use crate::provider::{self, Provider};
 use crate::recovery::{self, Recovered, Report};
@@ -173,6 +173,7 @@ fn recover(
     home: &Home,
     config: &Config,
     providers: &[Arc<dyn Provider>],
+    leftovers: &[Leftover],
 ) -> Result<Started, RunError> {
     let begun = Instant::now();
     let disk: Arc<dyn Disk> = Arc::new(OsDisk::new(home.path()));
@@ -189,8 +190,8 @@ fn recover(
     let infos: Vec<_> = providers.iter().map(|provider| provider.info()).collect();
     let policy = config.policy(&infos);
     let mut context = Context { now: now(), policy: &policy, ids: &mut ids, attended: &|_| false };
-    let recovered =
-        recovery::scan(disk.clone(), options)?.replay()?.reconcile(&mut context, crate::VERSION)?;
+    let replayed = recovery::scan(disk.clone(), options)?.replay()?;
+    let recovered = replayed.telling(leftovers).reconcile(&mut context, crate::VERSION)?;
     let took = begun.elapsed();
     let Report { clean, replayed, interrupted_turns, .. } = recovered.report;
     tracing::info!(clean, replayed, interrupted_turns, ?took, "recovered");
@@ -233,9 +234,10 @@ async fn serve(
     let users = config.allowed_users();
     let (listener, bound) = bind(&socket, !users.is_empty())
         .map_err(|error| RunError::Socket { path: socket.clone(), error })?;
-    let launcher = launcher(home, config, &files).await?;
+    let (launcher, leftovers) = launcher(home, config, &files).await?;
     let providers = provider::all(config.providers(), &launcher);
-    let Started { recovered, took, disk, ids } = recover(home, config, &providers)?;
+    let Started { recovered, took, disk, ids } = recover(home, config, &providers, &leftovers)?;
+    launcher.forget_leftovers().map_err(io("forgetting what an earlier daemon left"))?;
     let Recovered { state, effects, writer, projector, report } = recovered;
     let journal = Journal::start(writer).map_err(io("starting the journal"))?;
     let (failed, projection_failed) = oneshot::channel();
@@ -301,17 +303,23 @@ async fn serve(
 }
 
 /// What starts the processes of agents. Those of a daemon that was killed are ended.
-async fn launcher(home: &Home, config: &Config, files: &Files) -> Result<Launcher, RunError> {
+async fn launcher(
+    home: &Home,
+    config: &Config,
+    files: &Files,
+) -> Result<(Launcher, Vec<Leftover>), RunError> {
     let program = std::env::current_exe().map_err(io("finding this program"))?;
     let folder = home.path().join("run");
     let launcher =
         Launcher::new(&folder, &program, files.clone(), config.sandbox(), config.endpoints())
             .map_err(io("preparing to start processes"))?;
-    let ended = launcher.end_leftovers().await.map_err(io("ending what an earlier daemon left"))?;
+    let (leftovers, others) =
+        launcher.end_leftovers().await.map_err(io("ending what an earlier daemon left"))?;
+    let ended = leftovers.iter().filter(|left| left.ended).count() + others;
     if ended > 0 {
         tracing::warn!(processes = ended, "ended what an earlier daemon left");
     }
-    Ok(launcher)
+    Ok((launcher, leftovers))
 }
 
 /// Says whether processes can be kept in a sandbox here. Who starts the first one does not wait

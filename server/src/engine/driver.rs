@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::calls::Calls;
 use super::core::{Core, Release, Staged};
-use super::handle::{Answer, Done, Handle, Input, Refusal, Report, Shared, Told};
+use super::handle::{Answer, Done, Errand, Handle, Input, Refusal, Report, Shared, Told};
 use super::runner::Runners;
 use super::{Archive, CheckpointDone, Clock, Feed, Limits, Outputs, Parts, Sink, ToolSockets};
 use crate::journal::{self, Completion, Journal};
@@ -60,6 +60,10 @@ struct InFlight {
 struct Drain {
     until: Instant,
     cancelled: bool,
+    /// Sessions that did not end were closed.
+    closed: bool,
+    /// Whoever still has something to tell is not waited for any more.
+    abandons: bool,
     /// The last event was staged.
     stopped: bool,
 }
@@ -93,6 +97,8 @@ pub(super) struct Driver {
     checkpoint_wanted: Vec<CheckpointDone>,
     idle_since: Instant,
     drain: Option<Drain>,
+    /// Errands that are not over.
+    errands: usize,
 }
 
 impl Engine {
@@ -141,6 +147,7 @@ impl Engine {
             checkpoint_wanted: Vec::new(),
             idle_since: Instant::now(),
             drain: None,
+            errands: 0,
         };
         (Self { driver, effects }, handle)
     }
@@ -242,6 +249,7 @@ impl Driver {
                 self.command(Command::CancelAll);
             } else if !drain.stopped {
                 drain.until = time + CANCEL_GRACE;
+                drain.abandons = std::mem::replace(&mut drain.closed, true);
                 self.close_live_sessions();
             }
         }
@@ -253,10 +261,16 @@ impl Driver {
         let live: Vec<SessionId> =
             agents.filter(|agent| agent.turn().is_some()).map(|agent| agent.session.id).collect();
         for session in live {
-            self.runners.close(session);
+            self.runners.close(session, "it did not end in time when the daemon stopped");
             let reason = "it did not end in time when the daemon stopped".to_owned();
             self.command(Command::Crash { session, reason, attended: Vec::new() });
         }
+    }
+
+    /// Something that is waited for when the daemon stops.
+    pub(super) fn errand(&mut self) -> Errand {
+        self.errands += 1;
+        Errand::new(&self.handle.reports)
     }
 
     pub(super) fn command(&mut self, command: Command) {
@@ -296,6 +310,7 @@ impl Driver {
             }
             Report::Call(new) => self.call(new),
             Report::CallerLeft(agent) => self.caller_left(agent),
+            Report::ErrandOver => self.errands = self.errands.saturating_sub(1),
         }
     }
 
@@ -332,7 +347,8 @@ impl Driver {
         match &mut self.drain {
             Some(drain) => drain.until = drain.until.min(until),
             None => {
-                self.drain = Some(Drain { until, cancelled: false, stopped: false });
+                let (cancelled, closed, abandons, stopped) = (false, false, false, false);
+                self.drain = Some(Drain { until, cancelled, closed, abandons, stopped });
                 self.core.policy_mut().draining = true;
                 self.handle.shared.draining.send_replace(true);
                 self.command(Command::Drain);
@@ -518,7 +534,8 @@ impl Driver {
             let sequence = self.core.state().seq();
             return self.in_flight.is_empty().then_some(Ended { sequence });
         }
-        if !self.core.state().has_live_sessions() && self.in_flight.is_empty() {
+        let all_told = self.errands == 0 || drain.abandons;
+        if !self.core.state().has_live_sessions() && all_told && self.in_flight.is_empty() {
             drain.stopped = true;
             self.command(Command::Stopped);
             self.checkpoint_bytes = 0;

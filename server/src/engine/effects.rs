@@ -29,8 +29,10 @@ impl Driver {
                     .agent(agent)
                     .map_or_else(|| Name::known("?"), |agent| agent.name.clone());
                 let owner = Owner { agent, name, session, provider: named };
-                let spec = Spec { model, instructions, saved, tool_socket: None };
-                self.runners.open(owner, provider, spec, &self.sockets, &self.handle);
+                let spec = Spec { session, model, instructions, saved, tool_socket: None };
+                let errand = self.errand();
+                let to = (&self.handle, errand);
+                self.runners.open(owner, provider, spec, &self.sockets, to);
             }
             Effect::StartTurn { session, agent, turn, seq, prompt, messages, world } => {
                 let outputs = self.handle.outputs();
@@ -61,7 +63,7 @@ impl Driver {
                     self.lost(session);
                 }
             }
-            Effect::Close { session } => self.runners.close(session),
+            Effect::Close { session } => self.runners.close(session, "its agent ended"),
             Effect::CreateFolder { root } => {
                 self.change_folder(root, "made", |files, root| files.create_root(root));
             }
@@ -97,7 +99,7 @@ impl Driver {
     }
 
     fn run_command(
-        &self,
+        &mut self,
         (agent, turn, call): (AgentId, TurnId, CallId),
         args: RunCommand,
         world: World,
@@ -108,13 +110,18 @@ impl Driver {
         // A turn that is over has nobody to run it for.
         let Some(over) = self.runners.until_over(session, turn) else { return };
         let (shells, reports) = (self.shells.clone(), self.handle.reports.clone());
+        let errand = self.errand();
         self.runners.spawn(async move {
+            let _errand = errand;
             let (result, met) = shells.run(session, world, args, over).await;
             let result = result.and_then(|value| Json::of(&value).map_err(|no| no.to_string()));
             let met = met.into_iter().map(|met| match met {
                 Met::Limit(Hit { kind: limit, detail }) => {
-                    let (turn, workspace) = (Some(turn), None);
+                    let (agent, turn, workspace) = (Some(agent), Some(turn), None);
                     Command::ReportLimit { agent, turn, workspace, limit, detail }
+                }
+                Met::End { pid, status, reason } => {
+                    Command::ReportExit { agent, turn: Some(turn), pid, status, reason }
                 }
                 Met::NoSandbox(reason) => Command::ReportUnsandboxed { agent, turn, reason },
             });

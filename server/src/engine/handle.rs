@@ -125,6 +125,25 @@ pub(super) enum Report {
     Call(NewCall),
     /// A caller of this agent's tools went away without waiting for the result.
     CallerLeft(AgentId),
+    /// An [`Errand`] is over.
+    ErrandOver,
+}
+
+/// Something that runs beside the loop and may have something to tell: a daemon that stops ends
+/// after all that it tells before this is dropped.
+pub(super) struct Errand(mpsc::UnboundedSender<Report>);
+
+impl Errand {
+    pub(super) fn new(reports: &mpsc::UnboundedSender<Report>) -> Self {
+        Self(reports.clone())
+    }
+}
+
+impl Drop for Errand {
+    fn drop(&mut self) {
+        // An engine that is gone waits for nobody.
+        let _ = self.0.send(Report::ErrandOver);
+    }
 }
 
 /// Whether the daemon is stopping.

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::handle::{Handle, Report};
+use super::handle::{Errand, Handle, Report};
 use super::history;
 use super::output::TurnOutput;
 use super::{ToolSocket, ToolSockets};
@@ -26,6 +26,10 @@ use crate::model::{
 use crate::provider::history::History;
 use crate::provider::retry::Retry;
 use crate::provider::{Ended, Failure, Instance, OutputKind, Prompt, Provider, Spec, TurnIo};
+
+/// How long a process has between two steps towards its end, and while the daemon stops.
+const PATIENCE: Duration = Duration::from_secs(5);
+const HURRY: Duration = Duration::from_secs(2);
 
 /// A turn to be run.
 pub(super) struct Turn {
@@ -48,8 +52,8 @@ struct Runner {
     jobs: mpsc::UnboundedSender<Job>,
     /// Ends the running turn.
     turn: Option<(TurnId, CancellationToken)>,
-    /// Ends the runner whatever it does.
-    close: CancellationToken,
+    /// Ends the runner whatever it does, and says why.
+    close: oneshot::Sender<&'static str>,
 }
 
 /// The runners of all live sessions.
@@ -76,10 +80,10 @@ impl Runners {
         provider: Option<Arc<dyn Provider>>,
         mut spec: Spec,
         sockets: &Arc<dyn ToolSockets>,
-        handle: &Handle,
+        (handle, errand): (&Handle, Errand),
     ) {
         let (jobs, queue) = mpsc::unbounded_channel();
-        let close = CancellationToken::new();
+        let (close, closed) = oneshot::channel();
         let session = owner.session;
         let wants_socket =
             provider.as_ref().is_some_and(|provider| provider.info().capabilities.tool_socket);
@@ -90,21 +94,26 @@ impl Runners {
         if let Ok(Some(socket)) = &socket {
             spec.tool_socket = Some(socket.path.clone());
         }
-        let task = Task { owner, provider, spec, handle: handle.clone(), instance: None, socket };
-        let closed = close.clone();
-        let handle = handle.clone();
+        let mut task =
+            Task { owner, provider, spec, handle: handle.clone(), instance: None, socket };
         self.tasks.spawn(async move {
-            let run = AssertUnwindSafe(task.run(queue)).catch_unwind();
-            tokio::select! {
-                biased;
-                ended = run => if let Err(panic) = ended {
-                    let reason = panic_text(&*panic);
-                    tracing::error!(%session, reason, "a runner crashed");
-                    let crash = Command::Crash { session, reason, attended: Vec::new() };
-                    // An engine that is gone has nobody to tell.
-                    let _ = handle.reports.send(Report::Command(crash));
-                },
-                () = closed.cancelled() => {}
+            let _errand = errand;
+            let ended = {
+                let run = AssertUnwindSafe(task.run(queue)).catch_unwind();
+                tokio::select! {
+                    biased;
+                    Ok(why) = closed => Ok(why),
+                    ended = run => ended.map(|()| "its session ended"),
+                }
+            };
+            let why = ended.unwrap_or_else(|panic| {
+                let reason = panic_text(&*panic);
+                tracing::error!(%session, reason, "a runner crashed");
+                task.report(Command::Crash { session, reason, attended: Vec::new() });
+                "the task of its session crashed"
+            });
+            if let Some(instance) = task.instance.take() {
+                instance.close(why).await;
             }
         });
         self.live.insert(session, Runner { jobs, turn: None, close });
@@ -138,12 +147,13 @@ impl Runners {
     }
 
     /// Ends a session, whatever it does.
-    pub(super) fn close(&mut self, session: SessionId) {
+    pub(super) fn close(&mut self, session: SessionId, why: &'static str) {
         if let Some(runner) = self.live.remove(&session) {
             if let Some((_, cancel)) = runner.turn {
                 cancel.cancel();
             }
-            runner.close.cancel();
+            // One that has ended needs not be told.
+            let _ = runner.close.send(why);
         }
     }
 
@@ -161,7 +171,7 @@ impl Runners {
     pub(super) fn close_all(&mut self) {
         let sessions: Vec<SessionId> = self.live.keys().copied().collect();
         for session in sessions {
-            self.close(session);
+            self.close(session, "the daemon ended");
         }
         self.tasks.close();
     }
@@ -192,7 +202,7 @@ struct Task {
 }
 
 impl Task {
-    async fn run(mut self, mut jobs: mpsc::UnboundedReceiver<Job>) {
+    async fn run(&mut self, mut jobs: mpsc::UnboundedReceiver<Job>) {
         while let Some(job) = jobs.recv().await {
             match job {
                 Job::Turn(turn, cancel) => {
@@ -368,7 +378,7 @@ impl TurnIo for Io {
     }
 
     fn report_limit(&self, limit: LimitKind, detail: &str) {
-        let (agent, turn) = (self.agent, Some(self.turn));
+        let (agent, turn) = (Some(self.agent), Some(self.turn));
         let detail = detail.to_owned();
         self.report(Command::ReportLimit { agent, turn, workspace: None, limit, detail });
     }
@@ -376,6 +386,10 @@ impl TurnIo for Io {
     fn report_unsandboxed(&self, reason: &str) {
         let reason = reason.to_owned();
         self.report(Command::ReportUnsandboxed { agent: self.agent, turn: self.turn, reason });
+    }
+
+    fn patience(&self) -> Duration {
+        if *self.handle.shared.draining.borrow() { HURRY } else { PATIENCE }
     }
 
     fn history(&self) -> BoxFuture<'_, Result<History, Failure>> {

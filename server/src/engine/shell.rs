@@ -64,6 +64,15 @@ eval "$substrat_command"
 pub enum Met {
     /// A limit.
     Limit(Hit),
+    /// It did not end by itself: how it ended, and why.
+    End {
+        /// Its id on the host.
+        pid: u32,
+        /// How it ended.
+        status: String,
+        /// Why; none for a signal of its own.
+        reason: Option<String>,
+    },
     /// It ran without a sandbox, for this reason.
     NoSandbox(String),
 }
@@ -144,7 +153,7 @@ impl LaunchedShells {
 
     async fn run_in(
         &self,
-        kept: &Kept,
+        (session, kept): (SessionId, &Kept),
         world: World,
         args: &RunCommand,
         cancel: &CancellationToken,
@@ -152,7 +161,8 @@ impl LaunchedShells {
         let argv =
             ["bash", "--noprofile", "--norc", "-c", WRAPPER, "bash", &kept.dir, &args.command];
         let argv = argv.map(str::to_owned).to_vec();
-        let launch = Launch { argv, world: Some(world), ..Launch::default() };
+        let (session, world) = (Some(session), Some(world));
+        let launch = Launch { argv, session, world, ..Launch::default() };
         let launched = self.launcher.start(launch).await;
         let launched = launched.map_err(|error| format!("{error}; {}", error.hint()))?;
         let seconds = args.timeout.unwrap_or(USUAL).clamp(1, MOST);
@@ -170,7 +180,7 @@ impl Shells for LaunchedShells {
     ) -> BoxFuture<'_, Ran> {
         async move {
             let kept = self.load(session);
-            let finished = match self.run_in(&kept, world, &args, &cancel).await {
+            let finished = match self.run_in((session, &kept), world, &args, &cancel).await {
                 Ok(finished) => finished,
                 Err(error) => return (Err(error), Vec::new()),
             };
@@ -229,7 +239,7 @@ impl Met {
     fn limit(&self) -> Option<&str> {
         match self {
             Self::Limit(hit) => Some(&hit.detail),
-            Self::NoSandbox(_) => None,
+            Self::End { .. } | Self::NoSandbox(_) => None,
         }
     }
 }
@@ -267,8 +277,22 @@ async fn finish(
         }
         Ends::Terminal(_) => process.kill().await,
     };
+    let mut hits = Vec::new();
     while let Some(hit) = process.hit().await {
-        met.push(Met::Limit(hit));
+        hits.push(hit);
+    }
+    let ended_by = process.explain(exit, &hits);
+    hits.extend(ended_by.clone().filter(|hit| !hits.contains(hit)));
+    met.extend(hits.into_iter().map(Met::Limit));
+    let reason = match ended_by {
+        Some(hit) => Some(hit.detail),
+        None if timed_out => Some("its time was up".to_owned()),
+        None if cancel.is_cancelled() => Some("its turn was over".to_owned()),
+        None => None,
+    };
+    if reason.is_some() || !matches!(exit, Exit::Code(_)) {
+        let pid = u32::try_from(process.pid()).unwrap_or_default();
+        met.push(Met::End { pid, status: exit.to_string(), reason });
     }
     Finished { exit, timed_out, output, state, met }
 }

@@ -70,12 +70,18 @@ pub(super) struct Entering(tokio::task::JoinHandle<io::Result<()>>);
 #[derive(Debug)]
 pub(super) struct Watched {
     pub(super) hits: mpsc::Receiver<Hit>,
+    limits: watch::Receiver<Limits>,
     /// Ends the warden.
     ended: Option<DropGuard>,
     _group: Option<Arc<Group>>,
 }
 
 impl Watched {
+    /// The limits that it is held to now.
+    pub(super) fn limits(&self) -> Limits {
+        *self.limits.borrow()
+    }
+
     /// Has the warden look a last time. The hits end after that.
     pub(super) fn end(&mut self) {
         self.ended = None;
@@ -175,6 +181,7 @@ impl Bounds {
     ) -> Watched {
         let (tell, hits) = mpsc::channel(HITS);
         let ended = CancellationToken::new();
+        let limits = bound.limits.clone();
         let warden = self.wardens.watch(Ward {
             workspace: bound.workspace,
             root: bound.root,
@@ -187,7 +194,7 @@ impl Bounds {
             ended: ended.clone(),
         });
         self.tasks.spawn(warden.run());
-        Watched { hits, ended: Some(ended.drop_guard()), _group: bound.group }
+        Watched { hits, limits, ended: Some(ended.drop_guard()), _group: bound.group }
     }
 }
 

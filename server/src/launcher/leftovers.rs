@@ -2,7 +2,8 @@
 //! what the one before left.
 //!
 //! A process is named by its number, the clock tick in which it started, and the run of the
-//! machine, so that no other one is taken for it.
+//! machine, so that no other one is taken for it. The record says whose it is, so that its end is
+//! told to whom it concerns.
 #![allow(clippy::disallowed_methods, reason = "files for a run of the machine, not of the journal")]
 
 use std::io;
@@ -11,9 +12,21 @@ use std::path::{Path, PathBuf};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use serde::{Deserialize, Serialize};
+
+use crate::model::{Leftover, SessionId, WorkspaceId};
 
 /// How long the end of a leftover is waited for, in seconds.
 const PATIENCE: i64 = 5;
+
+/// Whose a process is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Whose {
+    /// The session that it belongs to; none for a command of a user.
+    pub(super) session: Option<SessionId>,
+    /// The workspace that it is in.
+    pub(super) workspace: Option<WorkspaceId>,
+}
 
 /// Where the records are.
 #[derive(Debug, Clone)]
@@ -42,36 +55,48 @@ impl Records {
     }
 
     /// Records a process.
-    pub(super) fn add(&self, pid: Pid) -> io::Result<Record> {
+    pub(super) fn add(&self, pid: Pid, whose: Whose) -> io::Result<Record> {
         let started = start_time(pid)?;
         let path = self.folder.join(format!("{}-{started}", pid.as_raw_nonzero()));
-        std::fs::write(&path, boot_id())?;
+        std::fs::write(&path, format!("{}\n{}", boot_id(), serde_json::to_string(&whose)?))?;
         Ok(Record { path })
     }
 
-    /// Ends what is recorded and still runs. Returns how many that were.
-    pub(super) fn end_all(&self) -> io::Result<usize> {
+    /// Ends what is recorded and still runs. Returns all that is recorded.
+    pub(super) fn end_all(&self) -> io::Result<Vec<Leftover>> {
         let boot = boot_id();
-        let mut ended = 0;
+        let mut found = Vec::new();
         for entry in std::fs::read_dir(&self.folder)? {
             let path = entry?.path();
+            let Some((pid, started)) = named(&path) else { continue };
             // One that cannot be read says nothing that could be trusted.
-            let same_run = std::fs::read_to_string(&path).is_ok_and(|text| text == boot);
-            if let (true, Some(pid)) = (same_run, named(&path)) {
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            let (run, whose) = text.split_once('\n').unwrap_or((&text, ""));
+            let Whose { session, workspace } = serde_json::from_str(whose).unwrap_or_default();
+            let is_there = run == boot && start_time(pid).is_ok_and(|now| now == started);
+            let ended = is_there && !is_zombie(pid);
+            if is_there {
                 end_tree(pid);
-                ended += 1;
             }
-            std::fs::remove_file(&path)?;
+            let pid = pid.as_raw_nonzero().get().unsigned_abs();
+            found.push(Leftover { pid, session, workspace, ended });
         }
-        Ok(ended)
+        Ok(found)
+    }
+
+    /// Removes all records.
+    pub(super) fn forget_all(&self) -> io::Result<()> {
+        for entry in std::fs::read_dir(&self.folder)? {
+            std::fs::remove_file(entry?.path())?;
+        }
+        Ok(())
     }
 }
 
-/// The process that a record names, if it is still that one.
-fn named(path: &Path) -> Option<Pid> {
+/// The process that a record names, and when it started.
+fn named(path: &Path) -> Option<(Pid, u64)> {
     let (pid, started) = path.file_name()?.to_str()?.split_once('-')?;
-    let pid = Pid::from_raw(pid.parse().ok()?)?;
-    (started.parse() == Ok(start_time(pid).ok()?)).then_some(pid)
+    Some((Pid::from_raw(pid.parse().ok()?)?, started.parse().ok()?))
 }
 
 /// Ends a process with all that descend from it: first the ones below, so that none is adopted by

@@ -22,6 +22,7 @@ pub mod limits;
 mod outer;
 mod probe;
 mod process;
+mod shell;
 mod system;
 mod terminal;
 #[cfg(test)]
@@ -40,15 +41,15 @@ pub use self::bubblewrap::{Bound, HOME, Part, Plan, TOOL_SOCKET, WORKSPACE, argv
 use self::control::Setup;
 use self::egress::Endpoint;
 pub use self::error::{Error, Unavailable};
-use self::leftovers::Records;
 pub use self::leftovers::boot_id;
+use self::leftovers::{Records, Whose};
 use self::outer::Outer;
 pub use self::probe::Bubblewrap;
 use self::process::Waiting;
 pub use self::process::{Exit, Process};
 use self::system::System;
 pub use self::terminal::Terminal;
-use crate::model::{Access, Limits, Source, WorkspaceId, World};
+use crate::model::{Access, Leftover, Limits, SessionId, Source, WorkspaceId, World};
 use crate::workspace::{Files, Open, SandboxPolicy, SandboxReport, SandboxSettings};
 
 /// Where programs are looked for.
@@ -74,6 +75,8 @@ pub struct Bind {
 pub struct Launch {
     /// Program and arguments.
     pub argv: Vec<String>,
+    /// The session that it is a process of; none for a command of a user.
+    pub session: Option<SessionId>,
     /// Variables beside the usual ones and those of the workspace.
     pub env: BTreeMap<String, String>,
     /// What it sees; none for an empty workspace that is gone with the process.
@@ -174,12 +177,18 @@ impl Launcher {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Ends the processes that a daemon which was killed left. Returns how many there were. To be
-    /// called before any is started.
-    pub async fn end_leftovers(&self) -> io::Result<usize> {
+    /// Ends the processes that a daemon which was killed left. Returns what was recorded of them,
+    /// and how many were ended beside those. To be called before any is started.
+    pub async fn end_leftovers(&self) -> io::Result<(Vec<Leftover>, usize)> {
         let records = self.inner.records.clone();
-        let ended = tokio::task::spawn_blocking(move || records.end_all()).await??;
-        Ok(ended + self.inner.bounds.sweep().await?)
+        let left = tokio::task::spawn_blocking(move || records.end_all()).await??;
+        Ok((left, self.inner.bounds.sweep().await?))
+    }
+
+    /// Forgets what a daemon which was killed left, once it is told durably. To be called before
+    /// any process is started.
+    pub fn forget_leftovers(&self) -> io::Result<()> {
+        self.inner.records.forget_all()
     }
 
     /// Whether processes are kept in a sandbox, as far as that was looked for.
@@ -354,7 +363,9 @@ impl Launcher {
         let bound = inner.bounds.prepare(&launch, root, ready.is_some())?;
         let (child, control) = outer.spawn().map_err(Error::step("starting it"))?;
         let entering = bound.enter(child.id());
-        let waiting = Waiting::hello(child, control, &inner.records).await?;
+        let workspace = launch.world.as_ref().map(|world| world.workspace);
+        let whose = Whose { session: launch.session, workspace };
+        let waiting = Waiting::hello(child, control, &inner.records, whose).await?;
         bound.entered(entering, waiting.pid).await?;
         let mut endpoints = inner.endpoints.clone();
         endpoints.extend(launch.endpoints.iter().cloned());

@@ -17,8 +17,9 @@ use super::Error;
 use super::bounds::{self, Bound, Bounds, Watched};
 use super::control::{Incoming, Setup, Signal, Told, send};
 use super::egress::{Egress, Endpoint, Refusal};
-use super::leftovers::{self, Record, Records};
-use super::limits::Hit;
+use super::leftovers::{self, Record, Records, Whose};
+use super::limits::{self, Hit};
+use super::shell;
 
 /// How long a launch may take until its command runs.
 const START: Duration = Duration::from_secs(30);
@@ -67,6 +68,8 @@ pub struct Process {
     exit: Option<Exit>,
     _record: Record,
     watched: Watched,
+    /// Its program, by its argument.
+    program: String,
     /// Its way to what it may reach.
     egress: Option<Egress>,
 }
@@ -87,6 +90,7 @@ impl Waiting {
         mut child: Child,
         control: StdStream,
         records: &Records,
+        whose: Whose,
     ) -> Result<Self, Error> {
         control.set_nonblocking(true).map_err(Error::step("preparing the socket"))?;
         let control = UnixStream::from_std(control).map_err(Error::step("preparing the socket"))?;
@@ -98,7 +102,7 @@ impl Waiting {
         };
         let lost = |error: rustix::io::Errno| Error::step("finding the process")(error.into());
         let init = pidfd_open(pid, PidfdFlags::empty()).map_err(lost)?;
-        let record = records.add(pid).map_err(Error::step("recording the process"))?;
+        let record = records.add(pid, whose).map_err(Error::step("recording the process"))?;
         Ok(Self { control, incoming, init, pid, child, record })
     }
 
@@ -146,6 +150,7 @@ impl Waiting {
             exit: None,
             _record: self.record,
             watched,
+            program: setup.argv.first().cloned().unwrap_or_default(),
             egress: None,
         };
         Ok((process, beside))
@@ -284,6 +289,12 @@ impl Process {
     /// told.
     pub async fn hit(&mut self) -> Option<Hit> {
         self.watched.hits.recv().await
+    }
+
+    /// Which limit ended it, if one did. `hits` are those that were told of it.
+    pub fn explain(&self, exit: Exit, hits: &[Hit]) -> Option<Hit> {
+        let limits = self.watched.limits();
+        limits::explain(shell::signal_of(exit, &self.program, &limits), hits, &limits)
     }
 
     /// Takes the limits that it hits out of [`Self::hit`], to wait for them beside its end. They

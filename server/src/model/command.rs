@@ -241,7 +241,7 @@ pub enum Command {
         /// Bytes that it wrote.
         bytes: u64,
     },
-    /// A process of an agent's provider ended.
+    /// A process of an agent ended.
     ReportExit {
         /// The agent.
         agent: AgentId,
@@ -254,13 +254,13 @@ pub enum Command {
         /// Why it was ended, if someone ended it.
         reason: Option<String>,
     },
-    /// A process of an agent met a limit of a workspace.
+    /// A process met a limit of a workspace.
     ReportLimit {
-        /// The agent.
-        agent: AgentId,
+        /// The agent; none for a command of a user.
+        agent: Option<AgentId>,
         /// The turn; none between turns.
         turn: Option<TurnId>,
-        /// The workspace; none for that in which the agent's processes are.
+        /// The workspace; none for that in which the agent's processes are, if there is an agent.
         workspace: Option<WorkspaceId>,
         /// Which limit.
         limit: LimitKind,

@@ -17,7 +17,8 @@ use tokio_util::sync::CancellationToken;
 use self::history::History;
 use crate::launcher::Launcher;
 use crate::model::{
-    Blob, FailureClass, Json, LimitKind, Message, Name, Saved, ToolSpec, TurnId, Usage, World,
+    Blob, FailureClass, Json, LimitKind, Message, Name, Saved, SessionId, ToolSpec, TurnId, Usage,
+    World,
 };
 
 /// What a piece of output is.
@@ -58,6 +59,8 @@ pub struct Info {
 /// What a session is opened with.
 #[derive(Debug, Clone)]
 pub struct Spec {
+    /// The session.
+    pub session: SessionId,
     /// Model; none for the default.
     pub model: Option<Arc<str>>,
     /// What the agent is told to be.
@@ -144,6 +147,9 @@ pub trait TurnIo: Send + Sync {
     fn report_limit(&self, kind: LimitKind, detail: &str);
     /// Tells that a process of the turn runs without a sandbox.
     fn report_unsandboxed(&self, reason: &str);
+    /// How long a process has between two steps towards its end: less while the daemon stops. Looked
+    /// at with each step, between turns too.
+    fn patience(&self) -> Duration;
     /// The conversation of the agent's session up to this turn, valid for every model.
     fn history(&self) -> BoxFuture<'_, Result<History, Failure>>;
     /// Is cancelled when the turn is to end.
@@ -170,6 +176,12 @@ pub trait Instance: Send {
     ) -> BoxFuture<'a, Result<Ended, Failure>>;
     /// Gives what the session can be resumed from, and ends.
     fn suspend(self: Box<Self>) -> BoxFuture<'static, Result<Saved, Failure>>;
+    /// Ends at once, and tells of what ends with it. A turn that ran was dropped before. What has
+    /// nothing to tell is just dropped.
+    fn close(self: Box<Self>, _reason: &'static str) -> BoxFuture<'static, ()> {
+        drop(self);
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// Settings of the providers.

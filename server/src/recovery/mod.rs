@@ -15,8 +15,8 @@ use std::sync::{Arc, mpsc};
 
 use crate::journal::{self, Disk, End, Pending, Scan, Writer, checkpoint};
 use crate::model::{
-    BadLine, Commit, Context, DaemonStarted, Effect, Entry, Event, Reconciliation, SessionId,
-    State, Transaction, reconcile, settle,
+    BadLine, Commit, Context, DaemonStarted, Draft, Effect, Entry, Event, Leftover, Reconciliation,
+    SessionId, State, Transaction, reconcile, settle,
 };
 use crate::projection::{self, Marks, Projector};
 
@@ -175,7 +175,7 @@ impl Scanned {
         report.replayed = state.seq() - after;
         report.clean = state.is_clean();
         let writer = Writer::open(disk, options.journal, &scan)?;
-        Ok(Replayed { state, projector, writer, report })
+        Ok(Replayed { state, projector, writer, report, told: Vec::new() })
     }
 }
 
@@ -299,6 +299,8 @@ pub struct Replayed {
     projector: Projector,
     writer: Writer,
     report: Report,
+    /// What is to be told first.
+    told: Vec<Draft>,
 }
 
 /// A daemon can serve from here.
@@ -321,13 +323,21 @@ impl Replayed {
         &self.state
     }
 
+    /// Has the ends of processes told that the daemon before left.
+    #[must_use]
+    pub fn telling(mut self, leftovers: &[Leftover]) -> Self {
+        self.told.extend(leftovers.iter().filter_map(|left| left.told(&self.state)));
+        self
+    }
+
     /// Puts right what the end of the daemon before left open, and makes that durable.
     pub fn reconcile(self, cx: &mut Context<'_>, version: &str) -> Result<Recovered, Error> {
-        let Self { mut state, mut projector, mut writer, mut report } = self;
-        let Reconciliation { mut events, interrupted_turns, orphaned_calls, returned_messages } =
+        let Self { mut state, mut projector, mut writer, mut report, told: mut events } = self;
+        let Reconciliation { events: found, interrupted_turns, orphaned_calls, returned_messages } =
             reconcile(&state, cx);
         (report.interrupted_turns, report.orphaned_calls) = (interrupted_turns, orphaned_calls);
         report.returned_messages = returned_messages;
+        events.extend(found);
         events.push((None, Event::from(DaemonStarted { version: version.to_owned() })));
         let first = state.seq() + 1;
         let Transaction { entries, effects, .. } = settle(&mut state, cx, events);

@@ -11,12 +11,15 @@ use substrat_proto::v1::exec_response::Response as Told;
 use substrat_proto::v1::exec_service_server::ExecService;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
+use tokio::sync::mpsc;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::status::{invalid, not_launched, refused, rejected};
 use super::{Api, request};
+use crate::engine::Handle;
+use crate::launcher::limits::Hit;
 use crate::launcher::{Ends, Exit, Launch, Launched, Process, Terminal};
-use crate::model::{Rejection, WorkspaceId, World, workspace_path};
+use crate::model::{Command, Rejection, WorkspaceId, World, workspace_path};
 
 /// Bytes of output in one response.
 const PIECE: usize = 32 << 10;
@@ -39,8 +42,10 @@ impl ExecService for Api {
         let (launch, workspace) = self.launch_of(open).await?;
         let in_use = self.execs.enter(workspace);
         tracing::info!(program = launch.argv.first(), "a command is run for a user");
+        let shared = launch.world.as_ref().map_or(workspace, |world| world.workspace);
         let launched = self.launcher.start(launch).await.map_err(|no| not_launched(&no))?;
-        let running = Running::new(launched, requests, in_use);
+        let told = Hits { engine: self.engine.clone(), workspace: shared, all: Vec::new() };
+        let running = Running::new(launched, requests, told, in_use);
         let told = stream::unfold(Some(running), |running| async {
             let mut running = running?;
             match running.next().await {
@@ -184,8 +189,30 @@ struct Running {
     /// Input that the command has not taken yet.
     input: Vec<u8>,
     started: Option<v1::ExecStarted>,
-    limits_hit: Vec<String>,
+    waiting: mpsc::Receiver<Hit>,
+    hits: Hits,
     _in_use: InUse,
+}
+
+/// Limits that were hit.
+struct Hits {
+    engine: Handle,
+    /// The workspace whose limits they are.
+    workspace: WorkspaceId,
+    all: Vec<Hit>,
+}
+
+impl Hits {
+    /// Takes one, and has it told by an event.
+    async fn take(&mut self, hit: Hit) {
+        let Hit { kind: limit, detail } = hit.clone();
+        self.all.push(hit);
+        let (agent, turn, workspace) = (None, None, Some(self.workspace));
+        let report = Command::ReportLimit { agent, turn, workspace, limit, detail };
+        if let Err(error) = self.engine.execute(report, None).await {
+            tracing::warn!(%error, "that a command met a limit was not told");
+        }
+    }
 }
 
 /// What happened next.
@@ -194,12 +221,18 @@ enum Woken {
     /// A stream ended, or took its input.
     Changed,
     Exited(Exit),
+    Hit(Hit),
     Request(Result<Option<v1::ExecRequest>, Status>),
 }
 
 impl Running {
-    fn new(launched: Launched, requests: Streaming<v1::ExecRequest>, in_use: InUse) -> Self {
-        let Launched { process, ends, unsandboxed, .. } = launched;
+    fn new(
+        launched: Launched,
+        requests: Streaming<v1::ExecRequest>,
+        hits: Hits,
+        in_use: InUse,
+    ) -> Self {
+        let Launched { mut process, ends, unsandboxed, .. } = launched;
         let streams = match ends {
             Ends::Pipes { stdin, stdout, stderr } => {
                 Streams::Pipes { stdin: Some(stdin), stdout: Some(stdout), stderr: Some(stderr) }
@@ -208,9 +241,9 @@ impl Running {
         };
         let unsandboxed_reason = unsandboxed.unwrap_or_default();
         let started = Some(v1::ExecStarted { pid: process.pid(), unsandboxed_reason });
-        let limits_hit = Vec::new();
+        let waiting = process.take_hits();
         let (requests, input) = (Some(requests), Vec::new());
-        Self { process, streams, requests, input, started, limits_hit, _in_use: in_use }
+        Self { process, streams, requests, input, started, waiting, hits, _in_use: in_use }
     }
 
     async fn next(&mut self) -> Result<Told, Status> {
@@ -222,6 +255,7 @@ impl Running {
             let woken = tokio::select! {
                 woken = self.streams.next(&mut self.input) => woken,
                 exit = self.process.wait(), if self.streams.are_silent() => Woken::Exited(exit),
+                Some(hit) = self.waiting.recv() => Woken::Hit(hit),
                 request = next_request(&mut self.requests), if takes_input => {
                     Woken::Request(request)
                 }
@@ -230,6 +264,7 @@ impl Running {
                 Woken::Output(told) => return Ok(told),
                 Woken::Changed => {}
                 Woken::Exited(exit) => return Ok(Told::Exited(self.exited(exit).await)),
+                Woken::Hit(hit) => self.hits.take(hit).await,
                 Woken::Request(request) => self.obey(request?)?,
             }
         }
@@ -267,15 +302,20 @@ impl Running {
     }
 
     async fn exited(&mut self, exit: Exit) -> v1::ExecExited {
-        while let Some(hit) = self.process.hit().await {
-            self.limits_hit.push(hit.detail);
+        while let Some(hit) = self.waiting.recv().await {
+            self.hits.take(hit).await;
+        }
+        let ended_by = self.process.explain(exit, &self.hits.all);
+        if let Some(hit) = ended_by.filter(|hit| !self.hits.all.contains(hit)) {
+            self.hits.take(hit).await;
         }
         let (code, signal) = match exit {
             Exit::Code(code) => (code, 0),
             Exit::Signal(signal) => (128 + signal, signal),
             Exit::Gone => (128 + 9, 9),
         };
-        v1::ExecExited { code, signal, limits_hit: std::mem::take(&mut self.limits_hit) }
+        let limits_hit = self.hits.all.iter().map(|hit| hit.detail.clone()).collect();
+        v1::ExecExited { code, signal, limits_hit }
     }
 }
 

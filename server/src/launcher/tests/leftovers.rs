@@ -4,7 +4,10 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::Pid;
 
-use super::super::leftovers::Records;
+use super::super::leftovers::{Records, Whose};
+use crate::model::{Leftover, SessionId};
+
+const WHOSE: Whose = Whose { session: Some(SessionId::from_u128(7)), workspace: None };
 
 /// A process that ends when its input does, and its number.
 fn victim() -> (Child, Pid) {
@@ -15,7 +18,7 @@ fn victim() -> (Child, Pid) {
 
 /// A record of a process as a daemon that was killed leaves it.
 fn left(records: &Records, pid: Pid) {
-    std::mem::forget(records.add(pid).unwrap());
+    std::mem::forget(records.add(pid, WHOSE).unwrap());
 }
 
 #[test]
@@ -28,11 +31,20 @@ fn a_process_that_was_left_is_ended_with_its_descendants() {
     std::io::Read::read_exact(&mut output, &mut [0; 6]).unwrap();
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     left(&records, pid);
-    assert_eq!(records.end_all().unwrap(), 1);
+    let left = |ended| Leftover {
+        pid: pid.as_raw_nonzero().get().unsigned_abs(),
+        session: WHOSE.session,
+        workspace: None,
+        ended,
+    };
+    assert_eq!(records.end_all().unwrap(), [left(true)]);
     assert_eq!(child.wait().unwrap().signal(), Some(9));
     // Each of them holds it open.
     assert_eq!(std::io::Read::read_to_end(&mut output, &mut Vec::new()).unwrap(), 0);
-    assert_eq!(records.end_all().unwrap(), 0);
+    // It is told until that is forgotten.
+    assert_eq!(records.end_all().unwrap(), [left(false)]);
+    records.forget_all().unwrap();
+    assert_eq!(records.end_all().unwrap(), []);
 }
 
 #[test]
@@ -54,7 +66,8 @@ fn another_process_of_the_same_number_is_let_be() {
     for odd in ["-1-1", "0-0", "x-y", "99999999999-1"] {
         fs::write(path.join(odd), &boot).unwrap();
     }
-    assert_eq!(records.end_all().unwrap(), 0);
+    assert!(records.end_all().unwrap().iter().all(|left| !left.ended));
+    records.forget_all().unwrap();
     assert!(child.try_wait().unwrap().is_none());
     assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
     drop(child.stdin.take());
@@ -67,7 +80,7 @@ fn a_process_that_ended_by_itself_leaves_no_record() {
     let path = folder.path().join("processes");
     let records = Records::new(path.clone()).unwrap();
     let (mut child, pid) = victim();
-    let record = records.add(pid).unwrap();
+    let record = records.add(pid, WHOSE).unwrap();
     assert_eq!(fs::read_dir(&path).unwrap().count(), 1);
     drop(record);
     assert_eq!(fs::read_dir(&path).unwrap().count(), 0);

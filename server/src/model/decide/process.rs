@@ -40,25 +40,43 @@ impl Plan<'_, '_> {
         let Some(agent) = self.state.agent(id) else { return Outcome::Done };
         let turn_id = turn.filter(|turn| agent.turn_is(*turn).is_some());
         let (status, reason) = (clip(status), reason.map(clip));
-        self.push(agent.session.id, ProcessExited { turn_id, pid, status, reason });
+        let exited = ProcessExited { turn_id, pid, status, reason, workspace_id: None };
+        self.push(agent.session.id, exited);
         Outcome::Done
     }
 
-    /// Notes that a process met a limit, in the running turn or between turns.
+    /// Notes that a process met a limit, in the running turn or between turns; one of no agent in
+    /// the daemon's own log.
     pub(super) fn report_limit(
         &mut self,
-        id: AgentId,
+        id: Option<AgentId>,
         turn: Option<TurnId>,
         workspace: Option<WorkspaceId>,
         limit: LimitKind,
         detail: String,
     ) -> Outcome {
+        let Some(id) = id else { return self.report_limit_of_user(workspace, limit, detail) };
         let Some(agent) = self.state.agent(id) else { return Outcome::Done };
         let theirs = || self.state.world(agent).map(|world| world.workspace);
         let Some(workspace_id) = workspace.or_else(theirs) else { return Outcome::Done };
         let turn_id = turn.filter(|turn| agent.turn_is(*turn).is_some());
         let detail = clip(detail);
         self.push(agent.session.id, LimitHit { turn_id, workspace_id, limit, detail });
+        Outcome::Done
+    }
+
+    /// Notes that a command of a user met a limit of a workspace.
+    fn report_limit_of_user(
+        &mut self,
+        workspace: Option<WorkspaceId>,
+        limit: LimitKind,
+        detail: String,
+    ) -> Outcome {
+        let known = workspace.and_then(|id| self.state.workspace(id));
+        if let Some(workspace_id) = known.map(|workspace| workspace.id) {
+            let detail = clip(detail);
+            self.push(None, LimitHit { turn_id: None, workspace_id, limit, detail });
+        }
         Outcome::Done
     }
 

@@ -260,7 +260,7 @@ events! {
     WorkspaceDeleted = "workspace.deleted",
     /// What a process wrote to its standard error in a turn.
     TurnStderr = "turn.stderr",
-    /// A process of a provider ended.
+    /// A process ended.
     ProcessExited = "process.exited",
     /// A process was kept from taking more than it may.
     LimitHit = "limit.hit",

@@ -22,11 +22,14 @@ data! {
         turn_id: Option<TurnId>,
         /// Its id on the host.
         pid: u32,
-        /// How it ended: `exit 3`, `signal 9 (SIGKILL)`.
+        /// How it ended: `exit 3`, `signal 9 (SIGKILL)`; `unknown` where no daemon saw it.
         status: String,
         /// Why it was ended; absent if nobody ended it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
+        /// The workspace that it was in, if it was of no agent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        workspace_id: Option<WorkspaceId>,
     }
 
     /// Data of `limit.hit`.

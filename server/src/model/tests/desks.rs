@@ -198,7 +198,7 @@ impl World {
                 let Some(agent) = self.pick_running(agent) else { return };
                 let turn = agent.turn().map(|turn| turn.id).filter(|_| !late);
                 let (id, turn) = (agent.id, turn.unwrap_or(TurnId::from_u64(7)));
-                self.run(told(id, turn, what)).expect("never rejected");
+                self.run(told(id, turn, agent.workspace, what)).expect("never rejected");
             }
             Step::Wake { agent } => {
                 let agents: Vec<&Agent> = self.state.agents().filter(|one| one.is_live()).collect();
@@ -362,15 +362,19 @@ fn judge_world(world: &Seen) {
 }
 
 /// What a provider tells of a process.
-fn told(agent: AgentId, turn: TurnId, what: u8) -> Command {
+fn told(agent: AgentId, turn: TurnId, workspace: Option<WorkspaceId>, what: u8) -> Command {
     let text = "text".to_owned();
-    match what % 4 {
+    match what % 5 {
         0 => Command::ReportStderr { agent, turn, text, bytes: 9 },
         1 => Command::ReportExit { agent, turn: Some(turn), pid: 7, status: text, reason: None },
         2 => {
-            let (workspace, limit) = (None, LimitKind::Memory);
+            let (agent, workspace, limit) = (Some(agent), None, LimitKind::Memory);
             Command::ReportLimit { agent, turn: Some(turn), workspace, limit, detail: text }
         }
-        _ => Command::ReportUnsandboxed { agent, turn, reason: text },
+        3 => Command::ReportUnsandboxed { agent, turn, reason: text },
+        _ => {
+            let limit = LimitKind::Disk;
+            Command::ReportLimit { agent: None, turn: None, workspace, limit, detail: text }
+        }
     }
 }

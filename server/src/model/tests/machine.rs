@@ -445,7 +445,7 @@ impl World {
                 self.run(Command::Crash { session, reason, attended }).expect("never rejected");
             }
             Step::CrashDaemon => {
-                self.crash();
+                self.crash_with_leftovers();
             }
             Step::Slots { count } => {
                 // Taken over with the next command; never below what is held, as on a restart.
@@ -457,6 +457,26 @@ impl World {
             }
             other => self.step_of_money(other),
         }
+    }
+
+    /// The daemon dies and leaves a process of every agent.
+    fn crash_with_leftovers(&mut self) {
+        let left = self.state.agents().enumerate().map(|(number, agent)| Leftover {
+            pid: number as u32,
+            session: Some(agent.session.id),
+            workspace: agent.workspace,
+            ended: number % 2 == 0,
+        });
+        let left: Vec<Leftover> = left.collect();
+        let turns = self.state.agents().map(|agent| agent.turn().map(|turn| turn.id));
+        let turns: Vec<Option<TurnId>> = turns.collect();
+        let first = self.entries.len();
+        self.crash_leaving(&left);
+        let told = self.entries[first..].iter().filter_map(|entry| match &entry.event {
+            Event::ProcessExited(data) => Some(data.turn_id),
+            _ => None,
+        });
+        assert_eq!(told.collect::<Vec<_>>(), turns, "what was left is told, in its turn");
     }
 
     fn step_of_money(&mut self, step: &Step) {

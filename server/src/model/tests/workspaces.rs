@@ -439,8 +439,13 @@ fn what_a_process_did_is_told_once_and_bounded() {
     world.run(exit(Some(other))).unwrap();
     world.run(Command::ReportUnsandboxed { agent, turn, reason: "off".into() }).unwrap();
     let limit = LimitKind::OpenFiles;
-    let hit =
-        Command::ReportLimit { agent, turn: None, workspace: None, limit, detail: "x".into() };
+    let hit = Command::ReportLimit {
+        agent: Some(agent),
+        turn: None,
+        workspace: None,
+        limit,
+        detail: "x".into(),
+    };
     world.run(hit).unwrap();
     let events: Vec<&Event> = world.entries.iter().map(|entry| &entry.event).collect();
     let stderr = events.iter().filter_map(|event| match event {
@@ -456,4 +461,21 @@ fn what_a_process_did_is_told_once_and_bounded() {
     assert_eq!(exits.collect::<Vec<_>>(), [Some(turn), None]);
     let hit = LimitHit { turn_id: None, workspace_id: desk, limit, detail: "x".into() };
     assert!(events.contains(&&hit.into()));
+}
+
+#[test]
+fn a_limit_that_a_users_command_met_is_told_in_the_daemons_log() {
+    let mut world = World::new(4);
+    world.desk("desk");
+    let desk = world.state.resolve_workspace("desk").unwrap().id;
+    let first = world.entries.len();
+    for workspace in [Some(desk), Some(WorkspaceId::from_u128(9)), None] {
+        let (limit, detail) = (LimitKind::Disk, "x".to_owned());
+        let hit = Command::ReportLimit { agent: None, turn: None, workspace, limit, detail };
+        world.run(hit).unwrap();
+    }
+    let limit = LimitKind::Disk;
+    let hit = LimitHit { turn_id: None, workspace_id: desk, limit, detail: "x".into() };
+    let told: Vec<_> = world.entries[first..].iter().map(|one| (one.session, &one.event)).collect();
+    assert_eq!(told, [(None, &hit.into())]);
 }

@@ -122,6 +122,11 @@ impl World {
 
     /// The daemon dies, and another one starts.
     pub(super) fn crash(&mut self) -> Reconciliation {
+        self.crash_leaving(&[])
+    }
+
+    /// The same, where processes were left.
+    pub(super) fn crash_leaving(&mut self, left: &[Leftover]) -> Reconciliation {
         self.effects.clear();
         let cx = &mut Context {
             now: self.now,
@@ -130,7 +135,8 @@ impl World {
             attended: &|id| self.attended.contains(&id),
         };
         let found = reconcile(&self.state, cx);
-        let mut events = found.events.clone();
+        let told = left.iter().filter_map(|left| left.told(&self.state));
+        let mut events: Vec<_> = told.chain(found.events.iter().cloned()).collect();
         events.push((None, DaemonStarted { version: "1".into() }.into()));
         let done = settle(&mut self.state, cx, events);
         self.take(done.entries, done.effects);

@@ -12,12 +12,12 @@ use tokio::time::timeout;
 
 use super::lines::Lines;
 use super::stderr::Tail;
-use crate::launcher::limits::{Hit, explain};
+use crate::launcher::limits::Hit;
 use crate::launcher::{Ends, Error, Exit, Launch, Launched, Launcher, Process};
-use crate::model::{FailureClass, Limits, World};
+use crate::model::{FailureClass, World};
 use crate::provider::{Failure, TurnIo};
 
-/// How long a process has to end after its input was closed, and again after SIGTERM.
+/// How long something that is about to happen is waited for.
 pub(super) const GRACE: Duration = Duration::from_secs(5);
 /// How long the end of a pipe is waited for whose process has ended.
 pub(super) const PIPE_END: Duration = Duration::from_secs(1);
@@ -140,8 +140,6 @@ impl Running {
         io: &Arc<dyn TurnIo>,
     ) -> Result<Self, Failure> {
         let world = launch.world.clone();
-        let named = world.as_ref().map(|world| world.limits).unwrap_or_default();
-        let limits = named.or(launcher.settings().limits);
         let Launched { process, ends, unsandboxed } =
             launcher.start(launch).await.map_err(|error| refused(&error))?;
         let Ends::Pipes { stdin, stdout, stderr } = ends else {
@@ -155,7 +153,7 @@ impl Running {
             reason: Mutex::default(),
         });
         let mut task = JoinSet::new();
-        task.spawn(attend(process, stderr, asked, shared.clone(), limits, tell));
+        task.spawn(attend(process, stderr, asked, shared.clone(), tell));
         let input = Input { pipe: Some(stdin), closed: false, bytes: Vec::new(), written: 0 };
         Ok(Self {
             world,
@@ -174,6 +172,11 @@ impl Running {
     /// Has news told to this turn from now on.
     pub(super) fn tell(&self, io: &Arc<dyn TurnIo>) {
         *lock(&self.shared.io) = io.clone();
+    }
+
+    /// How long it has between two steps towards its end.
+    fn patience(&self) -> Duration {
+        lock(&self.shared.io).patience()
     }
 
     /// Asks it to end.
@@ -226,11 +229,11 @@ impl Running {
     pub(super) async fn stop(&mut self, reason: &str) -> End {
         self.because(reason);
         self.input.pipe = None;
-        if let Ok(end) = timeout(GRACE, self.wait()).await {
+        if let Ok(end) = timeout(self.patience(), self.wait()).await {
             return end;
         }
         self.ask(Ask::Terminate);
-        match timeout(GRACE, self.wait()).await {
+        match timeout(self.patience(), self.wait()).await {
             Ok(end) => end,
             Err(_) => self.kill(reason).await,
         }
@@ -257,7 +260,6 @@ async fn attend(
     mut stderr: pipe::Receiver,
     mut asks: mpsc::UnboundedReceiver<Task>,
     shared: Arc<Shared>,
-    limits: Limits,
     ended: watch::Sender<Option<End>>,
 ) {
     let mut waiting = process.take_hits();
@@ -307,13 +309,7 @@ async fn attend(
         tell(&hit);
         hits.push(hit);
     }
-    let signal = match exit {
-        Exit::Signal(number) => Some(number),
-        // The second is how a shell tells that its command was killed.
-        Exit::Gone | Exit::Code(137) => Some(rustix::process::Signal::KILL.as_raw()),
-        Exit::Code(_) => None,
-    };
-    let limit = explain(signal, &hits, &limits);
+    let limit = process.explain(exit, &hits);
     if let Some(limit) = limit.as_ref().filter(|limit| !hits.contains(limit)) {
         tell(limit);
     }

@@ -13,11 +13,12 @@ use super::protocol::ToProgram;
 use super::running::Running;
 use super::turn::{self, Came};
 use crate::launcher::{Launch, Launcher};
-use crate::model::{Blob, Saved};
+use crate::model::{Blob, Saved, SessionId};
 use crate::provider::{Ended, Failure, Instance, Prompt, Spec, TurnIo};
 
 /// A live session.
 pub(super) struct Session {
+    id: SessionId,
     launcher: Launcher,
     settings: Settings,
     argv: Vec<String>,
@@ -41,6 +42,7 @@ impl Session {
             Failure::permanent(format!("the state that the program left is unreadable: {error}"))
         })?;
         Ok(Self {
+            id: spec.session,
             launcher,
             settings,
             argv,
@@ -76,6 +78,7 @@ impl Session {
         if self.running.is_none() {
             let launch = Launch {
                 argv: self.argv.clone(),
+                session: Some(self.id),
                 env: BTreeMap::from([("SUBSTRAT_AGENT".into(), prompt.agent.to_string())]),
                 world: prompt.world.clone(),
                 tool_socket: self.tool_socket.clone(),
@@ -168,6 +171,17 @@ impl Instance for Session {
             }
             // What it remembers was saved with its last turn.
             Ok(Saved::Unchanged)
+        }
+        .boxed()
+    }
+
+    fn close(mut self: Box<Self>, reason: &'static str) -> BoxFuture<'static, ()> {
+        async move {
+            if let Some(running) = &mut self.running
+                && running.end().is_none()
+            {
+                running.kill(reason).await;
+            }
         }
         .boxed()
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!            cancelled, or its time is up
-//!  running ──────────────────────────────► stopping ─5 s─► SIGINT ─5 s─► SIGTERM ─5 s─► SIGKILL
+//!  running ──────────────────────────────► stopping ──► SIGINT ──► SIGTERM ──► SIGKILL
 //!     │ done                                  │ done, error, or its end
 //!     ▼                                       ▼
 //!  finishing ── its calls have come back ─► over
@@ -30,8 +30,6 @@ const MAX_CALLS: usize = 16;
 const MAX_WAITING: usize = 1 << 20;
 /// Bytes that are read at once.
 const PIECE: usize = 64 << 10;
-/// Between two steps towards the end of a program that is to stop.
-const STEP: Duration = Duration::from_secs(5);
 /// Between two reports of what was used: each is an event.
 const USAGE_PAUSE: Duration = Duration::from_secs(1);
 
@@ -222,7 +220,7 @@ impl Work<'_> {
                 Ask::Terminate => Some(Ask::Kill),
                 Ask::Kill => None,
             };
-            stop.next = next.map(|next| (next, at + STEP));
+            stop.next = next.map(|next| (next, at + self.io.patience()));
         }
     }
 
@@ -234,7 +232,8 @@ impl Work<'_> {
         self.running.because(reason);
         // There is nothing in it that could not be told.
         let _ = ToProgram::Cancel.write_to(self.running.input.queue());
-        self.stop = Some(Stop { why, next: Some((Ask::Interrupt, Instant::now() + STEP)) });
+        self.stop =
+            Some(Stop { why, next: Some((Ask::Interrupt, Instant::now() + self.io.patience())) });
     }
 
     /// Takes the lines that are there, as far as calls have room.

@@ -13,8 +13,8 @@ use super::super::history::{End, History, Item, Turn};
 use super::super::{OutputKind, TurnIo};
 use super::*;
 use crate::model::{
-    CallId, FailureClass, Json, Kind, LimitKind, Message, MessageId, Name, Party, Timestamp,
-    TurnId, Usage,
+    CallId, FailureClass, Json, Kind, LimitKind, Message, MessageId, Name, Party, SessionId,
+    Timestamp, TurnId, Usage,
 };
 
 /// What tools answer.
@@ -55,6 +55,10 @@ impl TurnIo for Io {
     fn report_limit(&self, _: LimitKind, _: &str) {}
 
     fn report_unsandboxed(&self, _: &str) {}
+
+    fn patience(&self) -> std::time::Duration {
+        std::time::Duration::ZERO
+    }
 
     fn history(&self) -> BoxFuture<'_, Result<History, Failure>> {
         let history = self.history.clone();
@@ -120,7 +124,8 @@ fn check(script: &str) -> Result<(), String> {
 }
 
 async fn open(script: &str, settings: Settings, saved: Option<Blob>) -> Box<dyn Instance> {
-    let spec = Spec { model: None, instructions: script.into(), saved, tool_socket: None };
+    let (session, instructions) = (SessionId::from_u128(1), script.into());
+    let spec = Spec { session, model: None, instructions, saved, tool_socket: None };
     let opened = Scripted::new(settings).open(spec).await;
     opened.unwrap_or_else(|failure| panic!("{failure}"))
 }
@@ -446,6 +451,7 @@ fn a_damaged_memory_is_told_and_not_passed_over() {
     let io = io(|_, _| Ok(Value::Null));
     for damaged in ["[1]", "{\"a\":", "7"] {
         let spec = Spec {
+            session: SessionId::from_u128(1),
             model: None,
             instructions: "fn turn(p) {}".into(),
             saved: Some(Blob::from(damaged.as_bytes().to_vec())),
