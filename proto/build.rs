@@ -9,13 +9,14 @@ use protox::prost::Message;
 type Error = Box<dyn std::error::Error>;
 
 /// Every file of the package; a new noun is a new line.
-const NOUNS: [&str; 10] = [
+const NOUNS: [&str; 11] = [
     "agent",
     "attach",
     "daemon",
     "event",
     "exec",
     "provider",
+    "sandbox",
     "session",
     "tool",
     "turn",

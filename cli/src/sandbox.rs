@@ -34,6 +34,63 @@ fn word(policy: v1::SandboxPolicy) -> &'static str {
     }
 }
 
+/// What is told of processes that are not kept in a sandbox; nothing where they are, or where
+/// there are none.
+pub(crate) fn lack(status: Option<&v1::SandboxStatus>) -> Option<&'static str> {
+    match status.map_or(v1::SandboxState::Unspecified, v1::SandboxStatus::state) {
+        v1::SandboxState::Off => Some("OFF"),
+        v1::SandboxState::Unavailable => Some("NOT AVAILABLE"),
+        v1::SandboxState::Unspecified
+        | v1::SandboxState::InForce
+        | v1::SandboxState::NoProcesses => None,
+    }
+}
+
+/// The same with the reason, in a line.
+pub(crate) fn lack_line(status: Option<&v1::SandboxStatus>) -> Option<String> {
+    let reason = status.map_or("", |status| status.reason.as_str());
+    let means = match lack(status)? {
+        lack @ "OFF" => format!("{lack}: processes have the rights of the daemon"),
+        lack => format!("{lack}: no process is started"),
+    };
+    Some(if reason.is_empty() { means } else { format!("{means} ({reason})") })
+}
+
+/// Whether processes run without a sandbox, so that nothing is enforced on them.
+pub(crate) fn is_off(status: Option<&v1::SandboxStatus>) -> bool {
+    status.is_some_and(|status| status.state() == v1::SandboxState::Off)
+}
+
+/// A column of a listing that is there where something is not kept in a sandbox.
+pub(crate) struct Column(bool);
+
+impl Column {
+    pub(crate) fn of<'a>(mut all: impl Iterator<Item = Option<&'a v1::SandboxStatus>>) -> Self {
+        Self(all.any(|one| lack(one).is_some()))
+    }
+
+    /// The headings, of which the last is this column's.
+    pub(crate) fn headings(&self, all: &'static [&'static str]) -> &'static [&'static str] {
+        if self.0 { all } else { &all[..all.len() - 1] }
+    }
+
+    /// The cells with what is told of one.
+    pub(crate) fn cells(
+        &self,
+        mut cells: Vec<String>,
+        status: Option<&v1::SandboxStatus>,
+    ) -> Vec<String> {
+        let state = status.map_or(v1::SandboxState::Unspecified, v1::SandboxStatus::state);
+        let cell = match (lack(status), state) {
+            (Some(lack), _) => lack,
+            (None, v1::SandboxState::InForce) => "on",
+            (None, _) => "-",
+        };
+        cells.extend(self.0.then(|| cell.to_owned()));
+        cells
+    }
+}
+
 /// Says beside a listing that there is no sandbox, if there is none.
 pub(crate) async fn warn(client: &Client) -> Result<(), Error> {
     let daemon = client.daemon().get_daemon(v1::GetDaemonRequest {}).await?.into_inner().daemon;

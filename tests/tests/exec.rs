@@ -316,12 +316,13 @@ fn a_worktree_that_cannot_be_made_leaves_nothing() {
     let create = |repo: &str, branch: &str| {
         say(&daemon.home, &["workspace", "create", "wt", "--git", repo, "--branch", branch])
     };
-    let repo = repo.to_str().unwrap();
+    let (repo, home) = (repo.to_str().unwrap(), daemon.home.to_str().unwrap());
     for (repo, branch, complaint) in [
         (repo, "main", "is checked out at"),
         (repo, "no..name", "is no name for a branch"),
         ("/usr", "main", "is no git repository"),
-        ("/no/such/folder", "main", "does not exist"),
+        ("/no/such/folder", "main", "cannot be its repository: it does not exist"),
+        (home, "main", "cannot be its repository: it holds, or lies in, the daemon's home"),
     ] {
         let said = create(repo, branch);
         assert_ne!(said.code, Some(0), "{said:?}");
@@ -330,6 +331,37 @@ fn a_worktree_that_cannot_be_made_leaves_nothing() {
         assert_eq!(listed.json(), serde_json::json!({}), "{branch}");
     }
     done(&create(repo, "topic"));
+}
+
+#[test]
+fn what_a_deleted_worktree_leaves_behind_is_told() {
+    let daemon = Daemon::start();
+    let repo = repository(&daemon.home);
+    done(&say(&daemon.home, &["workspace", "create", "wt", "--git", repo.to_str().unwrap()]));
+    fs::rename(&repo, repo.with_file_name("elsewhere")).unwrap();
+    let said = say(&daemon.home, &["workspace", "delete", "wt", "--force"]);
+    assert_eq!(done(&said), "deleted wt\n");
+    let told = "warning: its repository still knows the worktree: ";
+    assert!(said.stderr.starts_with(told) && said.stderr.contains("worktree prune"), "{said:?}");
+    assert_eq!(fs::read_dir(daemon.home.join("workspaces")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_variable_that_a_workspace_may_not_set_a_command_may_not_have() {
+    let daemon = with_workspace(&[]);
+    for name in ["LD_PRELOAD", "LD_AUDIT", "SUBSTRAT_HOME", "A-B"] {
+        let variable = format!("{name}=/x");
+        let set = ["workspace", "set", "ws", "--env", &variable];
+        let run = ["workspace", "exec", "ws", "--env", &variable, "--", "true"];
+        for args in [&set[..], &run] {
+            let said = say(&daemon.home, args);
+            assert_eq!(said.code, Some(6), "{said:?}");
+            let reserved = said.stderr.contains("is reserved") && said.stderr.contains("leave it");
+            assert!(reserved || name == "A-B", "{said:?}");
+        }
+    }
+    let run = ["workspace", "exec", "ws", "--env", "COLOUR=red", "--", "sh", "-c", "echo $COLOUR"];
+    assert_eq!(done(&say(&daemon.home, &run)), "red\n");
 }
 
 #[test]

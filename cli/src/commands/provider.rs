@@ -5,7 +5,8 @@ use substrat_proto::v1;
 
 use super::Context;
 use crate::error::Error;
-use crate::output::Table;
+use crate::output::{Table, line};
+use crate::sandbox::{self, is_off};
 
 /// Backends that run turns.
 #[derive(Subcommand)]
@@ -22,7 +23,11 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Error
     context.output.response(&response, |response| {
         let mut table = Table::new(&["PROVIDER", "AVAILABLE", "SLOTS", "VERSION", "WHAT IT IS"]);
         for provider in &response.providers {
-            let available = if provider.available { "yes" } else { provider.problem.as_str() };
+            let available = match (provider.available, is_off(provider.sandbox.as_ref())) {
+                (true, false) => "yes",
+                (true, true) => "yes, sandbox OFF",
+                (false, _) => "no",
+            };
             table.row(vec![
                 provider.name.clone(),
                 available.to_owned(),
@@ -32,6 +37,9 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Error
             ]);
         }
         table.print(context.output, "no providers");
+        for provider in response.providers.iter().filter(|one| !one.available) {
+            line(&format!("{} cannot run here: {}", provider.name, provider.problem));
+        }
     })?;
-    crate::sandbox::warn(&client).await
+    sandbox::warn(&client).await
 }

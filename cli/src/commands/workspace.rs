@@ -13,8 +13,8 @@ use super::Context;
 use crate::bounded::Bounded;
 use crate::client::{Client, request_id};
 use crate::error::Error;
-use crate::output::{Table, line, short_id};
-use crate::sandbox;
+use crate::output::{Table, line, note, short_id};
+use crate::sandbox::{self, Column};
 use crate::time;
 
 use settings::{Limits, Switch, variable};
@@ -183,7 +183,7 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Error
             let name = workspace.clone();
             let request = v1::DeleteWorkspaceRequest { workspace, request_id, force };
             let response = service.delete_workspace(request).await?.into_inner();
-            output.response(&response, |_| line(&format!("deleted {name}")))
+            output.response(&response, |response| deleted(&name, response))
         }
     }
 }
@@ -219,23 +219,38 @@ async fn list(context: &Context, client: &Client, mut service: Service) -> Resul
         }
     }
     context.output.response(&found, |found| {
-        let mut table =
-            Table::new(&["WORKSPACE", "KIND", "NETWORK", "LINKS", "AGENTS", "CREATED", "ID"]);
+        let sandboxes = Column::of(found.workspaces.iter().map(|one| one.sandbox.as_ref()));
+        let headings =
+            &["WORKSPACE", "KIND", "NETWORK", "LINKS", "AGENTS", "CREATED", "ID", "SANDBOX"];
+        let mut table = Table::new(sandboxes.headings(headings));
         for workspace in &found.workspaces {
-            table.row(vec![
+            let cells = vec![
                 workspace.name.clone(),
                 show::kind(workspace).to_owned(),
-                if workspace.network { "on" } else { "off" }.to_owned(),
+                match (workspace.network, sandbox::is_off(workspace.sandbox.as_ref())) {
+                    (true, _) => "on",
+                    (false, false) => "off",
+                    (false, true) => "not enforced",
+                }
+                .to_owned(),
                 workspace.links.len().to_string(),
                 workspace.agent_ids.len().to_string(),
                 time::ago(workspace.create_time.as_ref()),
                 short_id(&workspace.id),
-            ]);
+            ];
+            table.row(sandboxes.cells(cells, workspace.sandbox.as_ref()));
         }
         let nothing = "no workspaces; create one with \"substratctl workspace create NAME\"";
         table.print(context.output, nothing);
     })?;
     sandbox::warn(client).await
+}
+
+fn deleted(name: &str, response: &v1::DeleteWorkspaceResponse) {
+    line(&format!("deleted {name}"));
+    if !response.warning.is_empty() {
+        note(&format!("warning: {}", response.warning));
+    }
 }
 
 fn said(what: &str, workspace: Option<&v1::Workspace>) {

@@ -69,7 +69,7 @@ impl Driver {
             }
             Effect::RemoveFolder { root, git } => {
                 self.change_folder(root, "removed", move |files, root| {
-                    files.remove_workspace(root, git.as_ref())
+                    files.remove_workspace(root, git.as_ref()).map(drop)
                 });
             }
         }

@@ -33,6 +33,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::net::unix::pipe;
 
@@ -54,6 +55,8 @@ use crate::workspace::{Files, Open, SandboxPolicy, SandboxReport, SandboxSetting
 
 /// Where programs are looked for.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// After how long a sandbox that was not found is looked for again by who tells of it.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// Variables of the daemon that a process is given: how to speak and what time it is.
 const INHERITED: &[&str] = &["LANG", "LANGUAGE", "TZ"];
 
@@ -142,8 +145,17 @@ struct Inner {
     program: PathBuf,
     ready: tokio::sync::Mutex<Option<Arc<Ready>>>,
     /// What was found when a sandbox was last looked for.
-    known: Mutex<Option<Result<Bubblewrap, Unavailable>>>,
+    known: Mutex<Option<Known>>,
+    /// Held by who looks because it is to be told.
+    looking: tokio::sync::Mutex<()>,
     bounds: Bounds,
+}
+
+/// What came of looking for a sandbox.
+#[derive(Debug)]
+struct Known {
+    found: Result<Bubblewrap, Unavailable>,
+    at: Instant,
 }
 
 /// What every sandbox is made with.
@@ -171,9 +183,19 @@ impl Launcher {
         let ready = tokio::sync::Mutex::new(None);
         let program = keep(program, &folder.join("init"))?;
         let bounds = Bounds::new(folder, settings.limits);
-        let known = Mutex::default();
-        let inner =
-            Inner { files, settings, endpoints, records, etc, program, ready, known, bounds };
+        let (known, looking) = (Mutex::default(), tokio::sync::Mutex::default());
+        let inner = Inner {
+            files,
+            settings,
+            endpoints,
+            records,
+            etc,
+            program,
+            ready,
+            known,
+            looking,
+            bounds,
+        };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -196,7 +218,8 @@ impl Launcher {
         let policy = self.inner.settings.policy;
         let limits = self.inner.bounds.summary();
         let report = SandboxReport { policy, limits, ..SandboxReport::default() };
-        match (policy, &*self.known()) {
+        let known = self.known();
+        match (policy, known.as_ref().map(|known| &known.found)) {
             (SandboxPolicy::Off, _) => {
                 SandboxReport { reason: "sandbox.policy is \"off\"".to_owned(), ..report }
             }
@@ -208,9 +231,32 @@ impl Launcher {
         }
     }
 
+    /// The same, looked for if it was not, or not found some time ago.
+    pub async fn seen(&self) -> SandboxReport {
+        if self.is_unknown() {
+            let _alone = self.inner.looking.lock().await;
+            if self.is_unknown() {
+                // The report says what came of it.
+                let _ = self.ready().await;
+            }
+        }
+        self.report()
+    }
+
+    fn is_unknown(&self) -> bool {
+        let old = |known: &Known| known.found.is_err() && known.at.elapsed() > LOOK_AGAIN;
+        self.inner.settings.policy != SandboxPolicy::Off && self.known().as_ref().is_none_or(old)
+    }
+
     /// Limits as they are in force in a workspace that names these, and how, a line each.
     pub fn limits_in_force(&self, named: Limits) -> Vec<String> {
-        self.inner.bounds.in_force(named, self.inner.settings.policy != SandboxPolicy::Off)
+        let failed = || self.known().as_ref().is_some_and(|known| known.found.is_err());
+        let sandboxed = match self.inner.settings.policy {
+            SandboxPolicy::Required => true,
+            SandboxPolicy::Preferred => !failed(),
+            SandboxPolicy::Off => false,
+        };
+        self.inner.bounds.in_force(named, sandboxed)
     }
 
     /// Sets new limits on what runs in a workspace.
@@ -231,11 +277,11 @@ impl Launcher {
     async fn ready(&self) -> Result<Arc<Ready>, Unavailable> {
         let found = self.look().await;
         let known = found.as_ref().map(|ready| ready.bubblewrap.clone()).map_err(Clone::clone);
-        *self.known() = Some(known);
+        *self.known() = Some(Known { found: known, at: Instant::now() });
         found
     }
 
-    fn known(&self) -> MutexGuard<'_, Option<Result<Bubblewrap, Unavailable>>> {
+    fn known(&self) -> MutexGuard<'_, Option<Known>> {
         self.inner.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

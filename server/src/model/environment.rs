@@ -13,8 +13,8 @@ const FORBIDDEN: [&str; 3] = ["LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT"];
 /// Names that the daemon gives a meaning to.
 const RESERVED: &str = "SUBSTRAT_";
 
-/// Checks all variables of a workspace.
-pub(super) fn check(env: &BTreeMap<String, String>) -> Result<(), Rejection> {
+/// Checks all variables of a workspace, or of a command in it.
+pub fn check(env: &BTreeMap<String, String>) -> Result<(), Rejection> {
     let hint = "use at most 256 variables with names of letters, digits and _, 64 KiB together";
     let refuse = |problem: String| Err(Rejection::WorkspaceInvalid { problem, hint });
     if env.len() > MAX_COUNT {
@@ -30,7 +30,11 @@ pub(super) fn check(env: &BTreeMap<String, String>) -> Result<(), Rejection> {
             return refuse(format!("{shown:?} is not the name of a variable"));
         }
         if name.starts_with(RESERVED) || FORBIDDEN.contains(&name.as_str()) {
-            return refuse(format!("the variable {shown:?} is reserved"));
+            return Err(Rejection::WorkspaceInvalid {
+                problem: format!("the variable {shown:?} is reserved"),
+                hint: "leave it out; SUBSTRAT_… is the daemon's, and LD_PRELOAD, LD_LIBRARY_PATH \
+                       and LD_AUDIT would load code into whatever runs",
+            });
         }
         if value.contains('\0') {
             return refuse(format!("the variable {shown:?} contains a NUL byte"));

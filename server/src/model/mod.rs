@@ -62,6 +62,7 @@ pub use commit::{Commit, Line};
 pub use decide::{Context, Decision, Draft, IdSource, decide};
 pub use effect::{CallFailure, Effect, effect};
 pub use envelope::HashMatch;
+pub use environment::check as check_environment;
 pub use event::*;
 pub use id::*;
 pub use leftover::Leftover;

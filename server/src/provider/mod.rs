@@ -39,6 +39,8 @@ pub struct Capabilities {
     pub native_tools: bool,
     /// Whether its processes call Substrat's tools over the agent's tool socket.
     pub tool_socket: bool,
+    /// Whether it starts processes, in the sandboxes of agents.
+    pub processes: bool,
 }
 
 /// What is known of a provider.

@@ -8,6 +8,7 @@ use substrat_proto::v1;
 use substrat_proto::v1::agent_service_server::AgentService;
 use tonic::{Code, Request, Response, Status};
 
+use super::sandbox::Confinement;
 use super::status::{Reason, invalid, refused, rejected, status, unanswered, unreadable};
 use super::{Api, budget, convert, folder, request};
 use crate::engine::{Answer, Waiting};
@@ -25,9 +26,10 @@ const INSPECTED_MESSAGES: usize = 100;
 impl Api {
     /// An agent by its id, as it is now.
     async fn agent_now(&self, id: AgentId) -> Result<v1::Agent, Status> {
+        let known = self.confinement().await;
         let found = self
             .engine
-            .read(move |state| state.agent(id).map(|agent| convert::agent(state, agent)));
+            .read(move |state| state.agent(id).map(|agent| convert::agent(state, agent, &known)));
         let found = found.await.map_err(|no| refused(&no))?;
         found.ok_or_else(|| rejected(&Rejection::no_agent(id)))
     }
@@ -224,7 +226,9 @@ impl AgentService for Api {
         &self,
         request: Request<v1::GetAgentRequest>,
     ) -> Result<Response<v1::GetAgentResponse>, Status> {
-        let agent = self.of_agent(request.into_inner().agent, convert::agent).await?;
+        let known = self.confinement().await;
+        let read = move |state: &State, agent: &Agent| convert::agent(state, agent, &known);
+        let agent = self.of_agent(request.into_inner().agent, read).await?;
         Ok(Response::new(v1::GetAgentResponse { agent: Some(agent) }))
     }
 
@@ -235,11 +239,12 @@ impl AgentService for Api {
         let message = request.into_inner();
         let size = request::page_size(message.page_size, 1000)?;
         let after = request::page_token(&message.page_token)?;
+        let known = self.confinement().await;
         let listed = self.engine.read(move |state| {
             let agents = state
                 .agents_after(after)
                 .filter(|agent| message.show_terminated || agent.is_live())
-                .map(|agent| (agent.session.first_seq, convert::agent_brief(state, agent)));
+                .map(|agent| (agent.session.first_seq, convert::agent_brief(state, agent, &known)));
             request::page(agents, size)
         });
         let (agents, next_page_token) = listed.await.map_err(|no| refused(&no))?;
@@ -347,9 +352,10 @@ impl AgentService for Api {
             1..=1000 => message.recent as usize,
             _ => return Err(invalid("recent must be between 0 and 1,000")),
         };
+        let known = self.confinement().await;
         let (id, session, mut response) = self
-            .of_agent(message.agent, |state, agent| {
-                (agent.id, agent.session.id, inspection(state, agent))
+            .of_agent(message.agent, move |state, agent| {
+                (agent.id, agent.session.id, inspection(state, agent, &known))
             })
             .await?;
         let archive = self.engine.archive().clone();
@@ -463,15 +469,15 @@ impl AgentService for Api {
     }
 }
 
-fn inspection(state: &State, agent: &Agent) -> v1::InspectAgentResponse {
+fn inspection(state: &State, agent: &Agent, known: &Confinement) -> v1::InspectAgentResponse {
     let (party, name) = (Party::Agent(agent.id), agent.name.as_str());
     let inbox = agent.inbox.iter().map(|message| (0, convert::message(message, party, name)));
     let children = agent.children.iter().filter_map(|id| state.agent(*id));
     v1::InspectAgentResponse {
-        agent: Some(convert::agent(state, agent)),
+        agent: Some(convert::agent(state, agent, known)),
         turn: agent.turn().map(|turn| convert::turn(agent, turn)),
         inbox: request::page(inbox, INSPECTED_MESSAGES).0,
-        children: children.map(|child| convert::agent_brief(state, child)).collect(),
+        children: children.map(|child| convert::agent_brief(state, child, known)).collect(),
         recent: Vec::new(),
         reminders: agent.reminders.iter().map(convert::reminder).collect(),
         subscriptions: agent

@@ -16,6 +16,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::events::{Seen, Source, span};
+use super::sandbox::Confinement;
 use super::status::{Reason, invalid, refused, status, unreadable};
 use super::weave::Weave;
 use super::{Api, convert, request};
@@ -65,13 +66,13 @@ struct Opening {
 }
 
 impl Opening {
-    fn read(state: &State, agent: &Agent, tree: bool) -> Self {
+    fn read(state: &State, agent: &Agent, tree: bool, known: &Confinement) -> Self {
         let within =
             |other: &&Agent| other.id == agent.id || (tree && state.is_within(other.id, agent.id));
         let watched: Vec<&Agent> = state.agents().filter(within).collect();
         let running = |agent: &&Agent| agent.turn().map(|turn| (span(agent), turn.seq));
         Self {
-            agent: convert::agent(state, agent),
+            agent: convert::agent(state, agent, known),
             id: agent.id,
             span: span(agent),
             sequence: state.seq(),
@@ -119,7 +120,8 @@ impl Attached {
         requests: Streaming<v1::AttachRequest>,
     ) -> Result<Self, Status> {
         let tree = open.tree;
-        let read = move |state: &State, agent: &Agent| Opening::read(state, agent, tree);
+        let known = api.confinement().await;
+        let read = move |state: &State, agent: &Agent| Opening::read(state, agent, tree, &known);
         let opening = api.of_agent(open.agent.clone(), read).await?;
         let cursor = match open.start {
             None => opening.sequence,
@@ -394,10 +396,10 @@ impl Attached {
     }
 
     async fn state_changed(&mut self, agent: AgentId, entry: &Entry) -> Result<(), Status> {
-        let now = self
-            .api
-            .engine
-            .read(move |state| state.agent(agent).map(|agent| convert::agent_brief(state, agent)));
+        let known = self.api.confinement().await;
+        let now = self.api.engine.read(move |state| {
+            state.agent(agent).map(|agent| convert::agent_brief(state, agent, &known))
+        });
         let agent = now.await.map_err(|no| refused(&no))?;
         let event = entry.event.name().to_owned();
         self.weave.push_event(entry, Item::StateChanged(v1::StateChanged { agent, event }));

@@ -5,6 +5,7 @@ use prost_types::{ListValue, Struct, Value as WireValue};
 use serde_json::Value;
 use substrat_proto::v1;
 
+use super::sandbox::Confinement;
 use super::{budget, folder};
 use crate::model::{
     Activity, Agent, AgentId, Entry, Gate, Kind, Message, MessageEnqueued, Multicast, Party,
@@ -19,7 +20,7 @@ pub(super) fn timestamp(at: Timestamp) -> prost_types::Timestamp {
     }
 }
 
-pub(super) fn agent(state: &State, agent: &Agent) -> v1::Agent {
+pub(super) fn agent(state: &State, agent: &Agent, confinement: &Confinement) -> v1::Agent {
     let activity = match agent.activity {
         Activity::Terminated => v1::AgentState::Terminated,
         _ if agent.is_waiting() => v1::AgentState::Waiting,
@@ -68,12 +69,13 @@ pub(super) fn agent(state: &State, agent: &Agent) -> v1::Agent {
         budget: budget::of(agent, Scope::Agent),
         tree_budget: budget::of(agent, Scope::Tree),
         budget_excess: budget::excess(state, agent),
+        sandbox: Some(confinement.of_agent(agent)),
     }
 }
 
 /// As in a list: without the instructions.
-pub(super) fn agent_brief(state: &State, one: &Agent) -> v1::Agent {
-    v1::Agent { instructions: String::new(), ..agent(state, one) }
+pub(super) fn agent_brief(state: &State, one: &Agent, confinement: &Confinement) -> v1::Agent {
+    v1::Agent { instructions: String::new(), ..agent(state, one, confinement) }
 }
 
 pub(super) fn turn(agent: &Agent, turn: &Turn) -> v1::Turn {

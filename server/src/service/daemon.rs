@@ -45,6 +45,25 @@ fn sandbox(report: &SandboxReport) -> v1::Sandbox {
     }
 }
 
+/// What keeps a provider from running here; empty for nothing.
+fn problem(sandbox: &v1::SandboxStatus) -> String {
+    match sandbox.state() {
+        v1::SandboxState::Unavailable => {
+            format!("no process can be started without a sandbox: {}", sandbox.reason)
+        }
+        _ => String::new(),
+    }
+}
+
+impl Api {
+    /// Whoever asks is told what is so now; the report says what came of it.
+    async fn look_for_sandbox(&self) {
+        if self.launcher.settings().policy != SandboxPolicy::Off {
+            let _ = self.launcher.sandbox().await;
+        }
+    }
+}
+
 #[tonic::async_trait]
 impl DaemonService for Api {
     async fn get_daemon(
@@ -83,10 +102,7 @@ impl DaemonService for Api {
             commit_count: status.commits,
             full: status.full,
         });
-        if self.launcher.settings().policy != SandboxPolicy::Off {
-            // Whoever asks is told what is so now; the report says what came of it.
-            let _ = self.launcher.sandbox().await;
-        }
+        self.look_for_sandbox().await;
         daemon.sandbox = Some(sandbox(&(about.sandbox)()));
         let mended = (about.mended)();
         daemon.recovery = Some(recovery(about, mended));
@@ -124,17 +140,21 @@ impl ProviderService for Api {
         let slots = self.about.slots.clone();
         let known: Vec<_> =
             self.engine.providers().iter().map(|provider| provider.info()).collect();
+        self.look_for_sandbox().await;
+        let confinement = self.confinement().await;
         let listed = self.engine.read(move |state| {
             let mut providers: Vec<v1::Provider> = known
                 .into_iter()
                 .map(|info| {
                     let pool = state.pool(info.name);
+                    let sandbox = confinement.of_provider(info.name);
+                    let problem = problem(&sandbox);
                     v1::Provider {
                         name: info.name.to_owned(),
                         description: info.description.to_owned(),
                         version: info.version,
-                        available: true,
-                        problem: String::new(),
+                        available: problem.is_empty(),
+                        problem,
                         capabilities: Some(v1::ProviderCapabilities {
                             keeps_history: info.capabilities.keeps_history,
                             native_tools: info.capabilities.native_tools,
@@ -143,6 +163,7 @@ impl ProviderService for Api {
                         slot_limit: slots.get(info.name).copied().unwrap_or(0) as u32,
                         slots_held: pool.held as u32,
                         slots_wanted: pool.queued as u32,
+                        sandbox: Some(sandbox),
                     }
                 })
                 .collect();

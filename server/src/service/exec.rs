@@ -12,14 +12,14 @@ use substrat_proto::v1::exec_service_server::ExecService;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Code, Request, Response, Status, Streaming};
 
-use super::status::{invalid, not_launched, refused, rejected};
+use super::status::{Reason, invalid, not_launched, refused, rejected, status};
 use super::{Api, request};
 use crate::engine::Handle;
 use crate::launcher::limits::Hit;
 use crate::launcher::{Ends, Exit, Launch, Launched, Process, Terminal};
-use crate::model::{Command, Rejection, WorkspaceId, World, workspace_path};
+use crate::model::{Command, Rejection, WorkspaceId, World, check_environment, workspace_path};
 
 /// Bytes of output in one response.
 const PIECE: usize = 32 << 10;
@@ -67,10 +67,7 @@ impl Api {
         if open.command.is_empty() || open.command.iter().any(|word| word.contains('\0')) {
             return Err(invalid("command must name a program, and hold no NUL"));
         }
-        let bad = |name: &String| name.is_empty() || name.contains(['=', '\0']);
-        if open.environment.iter().any(|(name, value)| bad(name) || value.contains('\0')) {
-            return Err(invalid("environment has a name or value that cannot be"));
-        }
+        check_environment(&open.environment).map_err(|no| bad_variables(&no))?;
         let terminal = open.terminal.map(|size| size_of(&size)).transpose()?;
         let dir = workspace_path(&open.directory).map_err(|no| rejected(&no))?;
         let (world, workspace) = self.world_of(open.workspace, open.agent).await?;
@@ -113,6 +110,16 @@ impl Api {
             }
         };
         found.map_err(|no| rejected(&no))
+    }
+}
+
+fn bad_variables(no: &Rejection) -> Status {
+    match no {
+        Rejection::WorkspaceInvalid { problem, hint } => {
+            let message = format!("the command is refused: {problem}");
+            status(Code::InvalidArgument, Reason::FieldInvalid, message, hint)
+        }
+        other => rejected(other),
     }
 }
 

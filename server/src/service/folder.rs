@@ -4,6 +4,7 @@ use substrat_proto::v1;
 use tonic::Status;
 
 use super::convert::timestamp;
+use super::sandbox::Confinement;
 use super::status::invalid;
 use crate::launcher::Launcher;
 use crate::model::{Access, Limits, State, Workspace};
@@ -103,6 +104,7 @@ pub(super) fn workspace(
     state: &State,
     files: &Files,
     launcher: &Launcher,
+    confinement: &Confinement,
     workspace: &Workspace,
 ) -> v1::Workspace {
     let links = workspace.links.iter().map(|(mount, link)| v1::Link {
@@ -136,5 +138,6 @@ pub(super) fn workspace(
         }),
         owner_id: workspace.owner.map(|id| id.to_string()).unwrap_or_default(),
         limits_in_force: launcher.limits_in_force(world.limits),
+        sandbox: Some(confinement.of_workspace()),
     }
 }

@@ -11,6 +11,7 @@ mod folder;
 mod incoming;
 mod layers;
 mod request;
+mod sandbox;
 mod session;
 mod socket;
 mod status;

@@ -9,6 +9,7 @@ use substrat_proto::v1::attach_response::Item;
 
 use super::convert;
 use crate::engine::{Item as Output, Outputs, TurnOutput, Unread};
+use crate::launcher::Exit;
 use crate::model::{AgentId, CallId, Entry, Event};
 use crate::provider::OutputKind;
 
@@ -266,8 +267,27 @@ fn item(agent: AgentId, entry: &Entry) -> Option<Item> {
             reason: data.reason.clone(),
             recovered: data.recovered,
         }),
-        _ => return None,
+        event => Item::ProcessNotice(v1::ProcessNotice { agent_id, ..process(event)? }),
     })
+}
+
+/// What a watcher sees of an event about a process: not of one that ended well.
+fn process(event: &Event) -> Option<v1::ProcessNotice> {
+    let (turn, text) = match event {
+        Event::ProcessExited(data) if data.status != Exit::Code(0).to_string() => {
+            let why = data.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+            (data.turn_id, format!("process {} ended with {}{why}", data.pid, data.status))
+        }
+        Event::LimitHit(data) => {
+            (data.turn_id, format!("limit of {} met: {}", data.limit.as_str(), data.detail))
+        }
+        Event::SandboxOff(data) => {
+            (Some(data.turn_id), format!("runs without a sandbox: {}", data.reason))
+        }
+        _ => return None,
+    };
+    let turn_id = turn.map(|turn| turn.to_string()).unwrap_or_default();
+    Some(v1::ProcessNotice { turn_id, event: event.name().to_owned(), text, ..Default::default() })
 }
 
 #[cfg(test)]

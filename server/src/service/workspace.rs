@@ -38,6 +38,20 @@ impl Api {
         Ok(())
     }
 
+    /// Removes the folder of a workspace that is deleted. Returns what is left of it, in words.
+    async fn remove_folder(&self, id: WorkspaceId, root: String, git: Option<Git>) -> String {
+        let files = self.files.clone();
+        // The engine does the same; who is told that it is deleted finds it gone.
+        let gone = move || files.remove_workspace(&root, git.as_ref());
+        match tokio::task::spawn_blocking(gone).await.unwrap_or_else(|panic| Err(panic.into())) {
+            Ok(left) => left.unwrap_or_default(),
+            Err(error) => {
+                tracing::error!(workspace = %id, %error, "its folder could not be removed");
+                format!("its folder could not be removed: {error}")
+            }
+        }
+    }
+
     /// Holds what runs in a workspace to its limits as they are now.
     async fn limit_what_runs(&self, id: WorkspaceId) -> Result<(), Status> {
         let limits = move |state: &State| {
@@ -58,7 +72,7 @@ impl Api {
         // A branch folder of its own: in that of another workspace it could change the other's.
         let branch = request::given(git.branch).unwrap_or_else(|| format!("substrat/{name}/work"));
         let checked = tokio::task::spawn_blocking(move || {
-            let real = files.check_link(&path).map_err(|no| rejected(&no))?;
+            let real = files.check_folder(&path).map_err(|no| no_repository(&path, no))?;
             files.check_repository(&real, &branch).map_err(|no| git_failed(&no))
         });
         checked.await.map_err(|panic| bug(&panic))?
@@ -101,11 +115,12 @@ impl Api {
     }
 
     async fn workspace(&self, reference: String) -> Result<v1::Workspace, Status> {
+        let known = self.confinement().await;
         let (files, launcher) = (self.files.clone(), self.launcher.clone());
         let found = self.engine.read(move |state| {
             state
                 .resolve_workspace(&reference)
-                .map(|workspace| folder::workspace(state, &files, &launcher, workspace))
+                .map(|workspace| folder::workspace(state, &files, &launcher, &known, workspace))
         });
         found.await.map_err(|no| refused(&no))?.map_err(|no| rejected(&no))
     }
@@ -123,6 +138,12 @@ impl Api {
             }
         }
     }
+}
+
+fn no_repository(path: &str, problem: &str) -> Status {
+    let problem = format!("{:?} cannot be its repository: {problem}", request::clip(path));
+    let hint = "choose a repository that is there, outside of the daemon's home";
+    rejected(&Rejection::WorkspaceInvalid { problem, hint })
 }
 
 /// What an update asks for.
@@ -243,12 +264,12 @@ impl WorkspaceService for Api {
         let message = request.into_inner();
         let size = request::page_size(message.page_size, 1000)?;
         let after = request::page_token(&message.page_token)?;
+        let known = self.confinement().await;
         let (files, launcher) = (self.files.clone(), self.launcher.clone());
         let listed = self.engine.read(move |state| {
-            let workspaces = (1..)
-                .zip(state.workspaces())
-                .filter(|(place, _)| *place > after)
-                .map(|(place, one)| (place, folder::workspace(state, &files, &launcher, one)));
+            let workspaces = (1..).zip(state.workspaces()).filter(|(place, _)| *place > after).map(
+                |(place, one)| (place, folder::workspace(state, &files, &launcher, &known, one)),
+            );
             request::page(workspaces, size)
         });
         let (workspaces, next_page_token) = listed.await.map_err(|no| refused(&no))?;
@@ -308,14 +329,11 @@ impl WorkspaceService for Api {
         let command =
             Command::DeleteWorkspace { workspace: message.workspace, force: message.force };
         let id = self.change_workspace(command, key).await?;
-        if let Some((root, git)) = folder {
-            let files = self.files.clone();
-            // The engine does the same; who is told that it is deleted finds it gone.
-            let gone = move || files.remove_workspace(&root, git.as_ref());
-            if let Ok(Err(error)) = tokio::task::spawn_blocking(gone).await {
-                tracing::error!(workspace = %id, %error, "its folder could not be removed");
-            }
-        }
-        Ok(Response::new(v1::DeleteWorkspaceResponse { workspace_id: id.to_string() }))
+        let warning = match folder {
+            Some((root, git)) => self.remove_folder(id, root, git).await,
+            None => String::new(),
+        };
+        let workspace_id = id.to_string();
+        Ok(Response::new(v1::DeleteWorkspaceResponse { workspace_id, warning }))
     }
 }

@@ -102,29 +102,33 @@ impl Files {
     /// [`Rejection::LinkForbidden`] for what is no folder, cannot be read, or would show the
     /// daemon's home.
     pub fn check_link(&self, host_path: &str) -> Result<String, Rejection> {
-        let refuse = |problem| Rejection::LinkForbidden {
-            path: host_path.chars().take(200).collect(),
-            problem,
-        };
+        let path = || host_path.chars().take(200).collect();
+        let forbidden = |problem| Rejection::LinkForbidden { path: path(), problem };
+        self.check_folder(host_path).map_err(forbidden)
+    }
+
+    /// Checks a host folder of which agents are to see something, and returns its path without
+    /// symbolic links, or what stands against it.
+    pub fn check_folder(&self, host_path: &str) -> Result<String, &'static str> {
         if !Path::new(host_path).is_absolute() {
-            return Err(refuse("it is not absolute"));
+            return Err("it is not absolute");
         }
         let real = Path::new(host_path)
             .canonicalize()
-            .map_err(|_| refuse("it does not exist or cannot be reached"))?;
+            .map_err(|_| "it does not exist or cannot be reached")?;
         if !real.is_dir() {
-            return Err(refuse("it is not a folder"));
+            return Err("it is not a folder");
         }
         let home = self.home.canonicalize().unwrap_or_else(|_| self.home.clone());
         if real.starts_with(&home) || home.starts_with(&real) {
-            return Err(refuse("it holds, or lies in, the daemon's home"));
+            return Err("it holds, or lies in, the daemon's home");
         }
         if !matches!(kernel::shown_by(&real), Ok(None)) {
-            return Err(refuse("it shows a filesystem of the kernel, such as /proc or /sys"));
+            return Err("it shows a filesystem of the kernel, such as /proc or /sys");
         }
         match real.into_os_string().into_string() {
             Ok(path) => Ok(path),
-            Err(_) => Err(refuse("its name is not UTF-8")),
+            Err(_) => Err("its name is not UTF-8"),
         }
     }
 

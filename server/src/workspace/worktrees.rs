@@ -80,13 +80,15 @@ impl Files {
     }
 
     /// Removes the folder of a workspace, and what git knows of it. One that is gone is fine. One
-    /// is removed at a time, so that who waits for it finds it gone.
+    /// is removed at a time, so that who waits for it finds it gone. Returns what the repository
+    /// still knows of it, in words.
     ///
     /// # Errors
     ///
     /// What git or the disk said.
-    pub fn remove_workspace(&self, root: &str, git: Option<&Git>) -> io::Result<()> {
+    pub fn remove_workspace(&self, root: &str, git: Option<&Git>) -> io::Result<Option<String>> {
         let _alone = self.removing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = None;
         if let Some(git) = git {
             match self.remove_worktree(git, root) {
                 Ok(removed) if removed.kept.is_empty() => {}
@@ -96,10 +98,12 @@ impl Files {
                 Err(error) => {
                     let next = "\"git worktree unlock\" and \"git worktree prune\" there end it";
                     tracing::error!(root, repo = git.repo, %error, next, "a worktree stays known");
+                    left =
+                        Some(format!("its repository still knows the worktree: {error}; {next}"));
                 }
             }
         }
-        self.remove_root(root)
+        self.remove_root(root).map(|()| left)
     }
 
     /// Removes a worktree whatever is in it; commits stay, on its branch.

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use substrat_proto::v1;
 
 use super::Context;
-use super::show::{state_word, turns, turns_in_words};
+use super::show::{sandbox_of, state_word, turns, turns_in_words};
 use crate::client::Client;
 use crate::error::Error;
 use crate::output::{Output, Table, line, note, short_id};
+use crate::sandbox::{self, Column};
 use crate::time;
 
 /// List agents.
@@ -47,13 +48,15 @@ pub(super) async fn run(context: &Context, args: &Args) -> Result<(), Error> {
     context.output.response(&found, |found| {
         if args.tree { tree(context.output, &found.agents) } else { table(context, &found.agents) }
     })?;
-    crate::sandbox::warn(&client).await
+    sandbox::warn(&client).await
 }
 
 fn table(context: &Context, agents: &[v1::Agent]) {
-    let mut table = Table::new(&["AGENT", "STATE", "PROVIDER", "INBOX", "TURNS", "ACTIVE", "ID"]);
+    let sandboxes = Column::of(agents.iter().map(sandbox_of));
+    let headings = &["AGENT", "STATE", "PROVIDER", "INBOX", "TURNS", "ACTIVE", "ID", "SANDBOX"];
+    let mut table = Table::new(sandboxes.headings(headings));
     for agent in agents {
-        table.row(vec![
+        let cells = vec![
             agent.path.clone(),
             state_word(agent),
             agent.provider.clone(),
@@ -61,7 +64,8 @@ fn table(context: &Context, agents: &[v1::Agent]) {
             turns(agent),
             time::ago(agent.activity_time.as_ref()),
             short_id(&agent.id),
-        ]);
+        ];
+        table.row(sandboxes.cells(cells, sandbox_of(agent)));
     }
     table.print(context.output, NONE);
 }
@@ -92,7 +96,10 @@ fn branch(output: Output, tree: &BTreeMap<&str, Vec<&v1::Agent>>, parent: &str, 
             (false, false) => ("├─ ", "│  "),
         };
         let role = if agent.role.is_empty() { "" } else { &format!(" ({})", agent.role) };
-        let state = output.dim(&format!("{}, {}", state_word(agent), turns_in_words(agent)));
+        let sandbox = sandbox::lack(sandbox_of(agent));
+        let sandbox = sandbox.map(|lack| format!(", sandbox {lack}")).unwrap_or_default();
+        let state = format!("{}, {}{sandbox}", state_word(agent), turns_in_words(agent));
+        let state = output.dim(&state);
         line(&format!("{indent}{joint}{}{role}  {state}", output.bold(&agent.name)));
         branch(output, tree, &agent.id, &format!("{indent}{bar}"));
     }

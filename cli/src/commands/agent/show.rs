@@ -4,6 +4,7 @@ use substrat_proto::v1;
 
 use super::budget;
 use crate::output::{Output, count, line};
+use crate::sandbox;
 use crate::time;
 
 /// What an agent is doing, in a word.
@@ -26,6 +27,11 @@ pub(crate) fn state_word(agent: &v1::Agent) -> String {
         word += ", out of budget";
     }
     word
+}
+
+/// How its processes are started; nothing of one that starts no more.
+pub(super) fn sandbox_of(agent: &v1::Agent) -> Option<&v1::SandboxStatus> {
+    agent.sandbox.as_ref().filter(|_| agent.state() != v1::AgentState::Terminated)
 }
 
 /// How turns ended, such as `12 (1 failed)`.
@@ -68,6 +74,9 @@ pub(super) fn agent(output: Output, agent: &v1::Agent) {
         let folder = agent.workspace_subdir.as_str();
         let folder = if folder.is_empty() { "" } else { &format!(", folder {folder}") };
         line(&format!("workspace  {}{folder}", agent.workspace_id));
+    }
+    if let Some(lack) = sandbox::lack_line(sandbox_of(agent)) {
+        line(&format!("sandbox    {lack}"));
     }
     for (key, value) in &agent.metadata {
         line(&format!("label      {key} = {value}"));

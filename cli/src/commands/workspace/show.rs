@@ -5,6 +5,7 @@ use substrat_proto::v1;
 use crate::client::Client;
 use crate::error::Error;
 use crate::output::{Output, line};
+use crate::sandbox;
 use crate::time;
 
 /// What a workspace is, in a word.
@@ -69,7 +70,7 @@ pub(super) async fn print(
     output: Output,
     response: &v1::GetWorkspaceResponse,
 ) -> Result<(), Error> {
-    crate::sandbox::warn(client).await?;
+    sandbox::warn(client).await?;
     let Some(workspace) = response.workspace.as_ref().filter(|_| !output.is_json()) else {
         return output.response(response, |_| ());
     };
@@ -80,9 +81,13 @@ pub(super) async fn print(
 fn show(workspace: &v1::Workspace, names: &Names) {
     line(&format!("workspace  {} ({})", workspace.name, workspace.id));
     line(&format!("root       {}", workspace.root));
+    let off = sandbox::is_off(workspace.sandbox.as_ref());
+    // The tools on files hold them; processes are all over the host.
+    let held = if off { ", not enforced on processes: no sandbox" } else { "" };
     if let Some(view) = &workspace.view {
         let within = if view.subdir.is_empty() { "all" } else { &view.subdir };
-        line(&format!("view       of {}, {within} ({})", names.view_of, mode(view.mode())));
+        let mode = format!("{}{held}", mode(view.mode()));
+        line(&format!("view       of {}, {within} ({mode})", names.view_of));
     }
     if !names.parent.is_empty() {
         line(&format!("within     {}", names.parent));
@@ -96,9 +101,21 @@ fn show(workspace: &v1::Workspace, names: &Names) {
     for link in &workspace.links {
         let by = if link.via_id.is_empty() { "" } else { ", by an agent" };
         let mode = mode(link.mode());
-        line(&format!("link       {} ({mode}{by}) → {}", shown(&link.mount_path), link.host_path));
+        line(&format!(
+            "link       {} ({mode}{by}{held}) → {}",
+            shown(&link.mount_path),
+            link.host_path
+        ));
     }
-    line(&format!("network    {}", if workspace.network { "on" } else { "off" }));
+    let network = match (workspace.network, off) {
+        (true, _) => "on",
+        (false, false) => "off",
+        (false, true) => "off, but not enforced: no sandbox",
+    };
+    line(&format!("network    {network}"));
+    if let Some(lack) = sandbox::lack_line(workspace.sandbox.as_ref()) {
+        line(&format!("sandbox    {lack}"));
+    }
     for (name, value) in &workspace.env {
         line(&format!("variable   {name}={}", shown(value)));
     }

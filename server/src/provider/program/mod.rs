@@ -59,6 +59,7 @@ impl Provider for Program {
                 keeps_history: true,
                 native_tools: true,
                 tool_socket: true,
+                processes: true,
             },
             call_limit: None,
         }

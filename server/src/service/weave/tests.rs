@@ -5,8 +5,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::model::{
-    DaemonStopped, Json, Name, Timestamp, ToolCallInvoked, ToolCallResult, TurnComplete, TurnId,
-    TurnStart,
+    DaemonStopped, Json, LimitHit, Name, ProcessExited, SandboxOff, Timestamp, ToolCallInvoked,
+    ToolCallResult, TurnComplete, TurnId, TurnStart,
 };
 
 const AGENT: AgentId = AgentId::from_u128(1);
@@ -325,4 +325,28 @@ fn a_client_waits_only_for_what_it_can_read() {
     client.read_all(&world);
     world.call();
     assert_eq!(client.weave.changed().now_or_never(), None, "the event comes first");
+}
+
+#[test]
+fn a_watcher_sees_what_befalls_processes_but_not_that_one_ended_well() {
+    let turn_id = TurnId::from_u64(1);
+    let exited = |status: &str, reason: Option<&str>| {
+        let (status, reason) = (status.to_owned(), reason.map(str::to_owned));
+        let event = ProcessExited { turn_id: Some(turn_id), pid: 7, status, reason };
+        process(&event.into()).map(|notice| notice.text)
+    };
+    assert_eq!(exited("exit 0", None), None);
+    assert_eq!(exited("exit 0", Some("the session ended")), None);
+    assert_eq!(exited("exit 3", None).as_deref(), Some("process 7 ended with exit 3"));
+    let killed = exited("signal 9 (SIGKILL)", Some("it took too long"));
+    let told = "process 7 ended with signal 9 (SIGKILL): it took too long";
+    assert_eq!(killed.as_deref(), Some(told));
+    let workspace_id = crate::model::WorkspaceId::from_u128(1);
+    let (limit, detail) = (crate::model::LimitKind::OpenFiles, "512 files".to_owned());
+    let hit = LimitHit { turn_id: None, workspace_id, limit, detail };
+    let told = process(&hit.into()).unwrap();
+    assert_eq!((told.event.as_str(), told.turn_id.as_str()), ("limit.hit", ""));
+    assert_eq!(told.text, "limit of open_files met: 512 files");
+    let off = process(&SandboxOff { turn_id, reason: "why".to_owned() }.into()).unwrap();
+    assert_eq!((off.event.as_str(), off.turn_id), ("sandbox.off", turn_id.to_string()));
 }

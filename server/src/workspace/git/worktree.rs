@@ -249,7 +249,6 @@ impl Repository {
         Ok(deleted.code == Some(0))
     }
 
-    /// The commit of a branch, if it has one.
     /// Whether there is a branch of this name.
     ///
     /// # Errors
@@ -262,6 +261,7 @@ impl Repository {
         Ok(self.commit_of(branch)?.is_some())
     }
 
+    /// The commit of a branch, if it has one.
     fn commit_of(&self, branch: &str) -> Result<Option<String>, Error> {
         self.resolve(&format!("refs/heads/{branch}"))
     }

@@ -114,6 +114,10 @@ impl View {
                 let text = format!("[crashed: {}] {LOST_TURN}", crashed.reason);
                 self.agent_line(console, &crashed.agent_id, &text);
             }
+            Some(Item::ProcessNotice(notice)) => {
+                let text = self.output.dim(&format!("[{}]", notice.text));
+                self.agent_line(console, &notice.agent_id, &text);
+            }
             Some(Item::DaemonRecovered(recovered)) => {
                 let text = format!(
                     "the daemon recovered: {} interrupted, {} returned",

@@ -2,6 +2,7 @@ import datetime
 
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from substrat.v1 import budget_pb2 as _budget_pb2
+from substrat.v1 import sandbox_pb2 as _sandbox_pb2
 from substrat.v1 import workspace_pb2 as _workspace_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -41,7 +42,7 @@ MESSAGE_KIND_MULTICAST: MessageKind
 MESSAGE_KIND_ERROR: MessageKind
 
 class Agent(_message.Message):
-    __slots__ = ("id", "name", "path", "parent_id", "session_id", "provider", "model", "role", "instructions", "workspace_id", "state", "gated", "permits", "inbox_size", "child_count", "metadata", "create_time", "activity_time", "turn_id", "queued", "turns", "last_sequence", "workspace_subdir", "workspace_access", "usage", "tree_usage", "budget", "tree_budget", "budget_excess")
+    __slots__ = ("id", "name", "path", "parent_id", "session_id", "provider", "model", "role", "instructions", "workspace_id", "state", "gated", "permits", "inbox_size", "child_count", "metadata", "create_time", "activity_time", "turn_id", "queued", "turns", "last_sequence", "workspace_subdir", "workspace_access", "usage", "tree_usage", "budget", "tree_budget", "budget_excess", "sandbox")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -78,6 +79,7 @@ class Agent(_message.Message):
     BUDGET_FIELD_NUMBER: _ClassVar[int]
     TREE_BUDGET_FIELD_NUMBER: _ClassVar[int]
     BUDGET_EXCESS_FIELD_NUMBER: _ClassVar[int]
+    SANDBOX_FIELD_NUMBER: _ClassVar[int]
     id: str
     name: str
     path: str
@@ -107,7 +109,8 @@ class Agent(_message.Message):
     budget: _budget_pb2.Budget
     tree_budget: _budget_pb2.Budget
     budget_excess: _budget_pb2.BudgetExcess
-    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., path: _Optional[str] = ..., parent_id: _Optional[str] = ..., session_id: _Optional[str] = ..., provider: _Optional[str] = ..., model: _Optional[str] = ..., role: _Optional[str] = ..., instructions: _Optional[str] = ..., workspace_id: _Optional[str] = ..., state: _Optional[_Union[AgentState, str]] = ..., gated: _Optional[bool] = ..., permits: _Optional[int] = ..., inbox_size: _Optional[int] = ..., child_count: _Optional[int] = ..., metadata: _Optional[_Mapping[str, str]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., activity_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., turn_id: _Optional[str] = ..., queued: _Optional[bool] = ..., turns: _Optional[_Union[TurnCounts, _Mapping]] = ..., last_sequence: _Optional[int] = ..., workspace_subdir: _Optional[str] = ..., workspace_access: _Optional[_Union[_workspace_pb2.LinkMode, str]] = ..., usage: _Optional[_Union[_budget_pb2.Usage, _Mapping]] = ..., tree_usage: _Optional[_Union[_budget_pb2.Usage, _Mapping]] = ..., budget: _Optional[_Union[_budget_pb2.Budget, _Mapping]] = ..., tree_budget: _Optional[_Union[_budget_pb2.Budget, _Mapping]] = ..., budget_excess: _Optional[_Union[_budget_pb2.BudgetExcess, _Mapping]] = ...) -> None: ...
+    sandbox: _sandbox_pb2.SandboxStatus
+    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., path: _Optional[str] = ..., parent_id: _Optional[str] = ..., session_id: _Optional[str] = ..., provider: _Optional[str] = ..., model: _Optional[str] = ..., role: _Optional[str] = ..., instructions: _Optional[str] = ..., workspace_id: _Optional[str] = ..., state: _Optional[_Union[AgentState, str]] = ..., gated: _Optional[bool] = ..., permits: _Optional[int] = ..., inbox_size: _Optional[int] = ..., child_count: _Optional[int] = ..., metadata: _Optional[_Mapping[str, str]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., activity_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., turn_id: _Optional[str] = ..., queued: _Optional[bool] = ..., turns: _Optional[_Union[TurnCounts, _Mapping]] = ..., last_sequence: _Optional[int] = ..., workspace_subdir: _Optional[str] = ..., workspace_access: _Optional[_Union[_workspace_pb2.LinkMode, str]] = ..., usage: _Optional[_Union[_budget_pb2.Usage, _Mapping]] = ..., tree_usage: _Optional[_Union[_budget_pb2.Usage, _Mapping]] = ..., budget: _Optional[_Union[_budget_pb2.Budget, _Mapping]] = ..., tree_budget: _Optional[_Union[_budget_pb2.Budget, _Mapping]] = ..., budget_excess: _Optional[_Union[_budget_pb2.BudgetExcess, _Mapping]] = ..., sandbox: _Optional[_Union[_sandbox_pb2.SandboxStatus, _Mapping]] = ...) -> None: ...
 
 class TurnCounts(_message.Message):
     __slots__ = ("completed", "failed", "cancelled", "interrupted")

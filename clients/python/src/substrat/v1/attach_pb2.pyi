@@ -157,6 +157,18 @@ class StateChanged(_message.Message):
     event: str
     def __init__(self, agent: _Optional[_Union[_agent_pb2.Agent, _Mapping]] = ..., event: _Optional[str] = ...) -> None: ...
 
+class ProcessNotice(_message.Message):
+    __slots__ = ("agent_id", "turn_id", "event", "text")
+    AGENT_ID_FIELD_NUMBER: _ClassVar[int]
+    TURN_ID_FIELD_NUMBER: _ClassVar[int]
+    EVENT_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    agent_id: str
+    turn_id: str
+    event: str
+    text: str
+    def __init__(self, agent_id: _Optional[str] = ..., turn_id: _Optional[str] = ..., event: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
+
 class AgentCrashed(_message.Message):
     __slots__ = ("agent_id", "reason", "recovered")
     AGENT_ID_FIELD_NUMBER: _ClassVar[int]

@@ -1,3 +1,4 @@
+from substrat.v1 import sandbox_pb2 as _sandbox_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Mapping as _Mapping
@@ -6,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Provider(_message.Message):
-    __slots__ = ("name", "description", "version", "available", "problem", "capabilities", "slot_limit", "slots_held", "slots_wanted")
+    __slots__ = ("name", "description", "version", "available", "problem", "capabilities", "slot_limit", "slots_held", "slots_wanted", "sandbox")
     NAME_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -16,6 +17,7 @@ class Provider(_message.Message):
     SLOT_LIMIT_FIELD_NUMBER: _ClassVar[int]
     SLOTS_HELD_FIELD_NUMBER: _ClassVar[int]
     SLOTS_WANTED_FIELD_NUMBER: _ClassVar[int]
+    SANDBOX_FIELD_NUMBER: _ClassVar[int]
     name: str
     description: str
     version: str
@@ -25,7 +27,8 @@ class Provider(_message.Message):
     slot_limit: int
     slots_held: int
     slots_wanted: int
-    def __init__(self, name: _Optional[str] = ..., description: _Optional[str] = ..., version: _Optional[str] = ..., available: _Optional[bool] = ..., problem: _Optional[str] = ..., capabilities: _Optional[_Union[ProviderCapabilities, _Mapping]] = ..., slot_limit: _Optional[int] = ..., slots_held: _Optional[int] = ..., slots_wanted: _Optional[int] = ...) -> None: ...
+    sandbox: _sandbox_pb2.SandboxStatus
+    def __init__(self, name: _Optional[str] = ..., description: _Optional[str] = ..., version: _Optional[str] = ..., available: _Optional[bool] = ..., problem: _Optional[str] = ..., capabilities: _Optional[_Union[ProviderCapabilities, _Mapping]] = ..., slot_limit: _Optional[int] = ..., slots_held: _Optional[int] = ..., slots_wanted: _Optional[int] = ..., sandbox: _Optional[_Union[_sandbox_pb2.SandboxStatus, _Mapping]] = ...) -> None: ...
 
 class ProviderCapabilities(_message.Message):
     __slots__ = ("keeps_history", "native_tools", "tool_socket")

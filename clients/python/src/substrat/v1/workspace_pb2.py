@@ -23,9 +23,10 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from substrat.v1 import sandbox_pb2 as substrat_dot_v1_dot_sandbox__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bsubstrat/v1/workspace.proto\x12\x0bsubstrat.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbe\x04\n\tWorkspace\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n\x04name\x18\x02 \x01(\tR\x04name\x12\x1b\n\tparent_id\x18\x03 \x01(\tR\x08parentId\x12\x12\n\x04root\x18\x04 \x01(\tR\x04root\x12\'\n\x05links\x18\x05 \x03(\x0b\x32\x11.substrat.v1.LinkR\x05links\x12\x1b\n\tagent_ids\x18\x06 \x03(\tR\x08\x61gentIds\x12;\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\ncreateTime\x12\x18\n\x07network\x18\x08 \x01(\x08R\x07network\x12\x31\n\x03\x65nv\x18\t \x03(\x0b\x32\x1f.substrat.v1.Workspace.EnvEntryR\x03\x65nv\x12\x34\n\x06limits\x18\n \x01(\x0b\x32\x1c.substrat.v1.WorkspaceLimitsR\x06limits\x12.\n\x04view\x18\x0b \x01(\x0b\x32\x1a.substrat.v1.WorkspaceViewR\x04view\x12+\n\x03git\x18\x0c \x01(\x0b\x32\x19.substrat.v1.WorkspaceGitR\x03git\x12\x19\n\x08owner_id\x18\r \x01(\tR\x07ownerId\x12&\n\x0flimits_in_force\x18\x0e \x03(\tR\rlimitsInForce\x1a\x36\n\x08\x45nvEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\tR\x05value:\x02\x38\x01\"\xd7\x01\n\x0fWorkspaceLimits\x12!\n\x0cmemory_bytes\x18\x01 \x01(\x04R\x0bmemoryBytes\x12\x1d\n\ncpu_millis\x18\x02 \x01(\rR\tcpuMillis\x12\x1c\n\tprocesses\x18\x03 \x01(\rR\tprocesses\x12\x1d\n\nopen_files\x18\x04 \x01(\rR\topenFiles\x12&\n\x0f\x66ile_size_bytes\x18\x05 \x01(\x04R\rfileSizeBytes\x12\x1d\n\ndisk_bytes\x18\x06 \x01(\x04R\tdiskBytes\"u\n\rWorkspaceView\x12!\n\x0cworkspace_id\x18\x01 \x01(\tR\x0bworkspaceId\x12\x16\n\x06subdir\x18\x02 \x01(\tR\x06subdir\x12)\n\x04mode\x18\x03 \x01(\x0e\x32\x15.substrat.v1.LinkModeR\x04mode\"a\n\x0cWorkspaceGit\x12\x12\n\x04repo\x18\x01 \x01(\tR\x04repo\x12\x16\n\x06\x62ranch\x18\x02 \x01(\tR\x06\x62ranch\x12%\n\x0e\x63reated_branch\x18\x03 \x01(\x08R\rcreatedBranch\"\x84\x01\n\x04Link\x12\x1b\n\thost_path\x18\x01 \x01(\tR\x08hostPath\x12\x1d\n\nmount_path\x18\x02 \x01(\tR\tmountPath\x12)\n\x04mode\x18\x03 \x01(\x0e\x32\x15.substrat.v1.LinkModeR\x04mode\x12\x15\n\x06via_id\x18\x04 \x01(\tR\x05viaId*X\n\x08LinkMode\x12\x19\n\x15LINK_MODE_UNSPECIFIED\x10\x00\x12\x17\n\x13LINK_MODE_READ_ONLY\x10\x01\x12\x18\n\x14LINK_MODE_READ_WRITE\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bsubstrat/v1/workspace.proto\x12\x0bsubstrat.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19substrat/v1/sandbox.proto\"\xf4\x04\n\tWorkspace\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n\x04name\x18\x02 \x01(\tR\x04name\x12\x1b\n\tparent_id\x18\x03 \x01(\tR\x08parentId\x12\x12\n\x04root\x18\x04 \x01(\tR\x04root\x12\'\n\x05links\x18\x05 \x03(\x0b\x32\x11.substrat.v1.LinkR\x05links\x12\x1b\n\tagent_ids\x18\x06 \x03(\tR\x08\x61gentIds\x12;\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\ncreateTime\x12\x18\n\x07network\x18\x08 \x01(\x08R\x07network\x12\x31\n\x03\x65nv\x18\t \x03(\x0b\x32\x1f.substrat.v1.Workspace.EnvEntryR\x03\x65nv\x12\x34\n\x06limits\x18\n \x01(\x0b\x32\x1c.substrat.v1.WorkspaceLimitsR\x06limits\x12.\n\x04view\x18\x0b \x01(\x0b\x32\x1a.substrat.v1.WorkspaceViewR\x04view\x12+\n\x03git\x18\x0c \x01(\x0b\x32\x19.substrat.v1.WorkspaceGitR\x03git\x12\x19\n\x08owner_id\x18\r \x01(\tR\x07ownerId\x12&\n\x0flimits_in_force\x18\x0e \x03(\tR\rlimitsInForce\x12\x34\n\x07sandbox\x18\x14 \x01(\x0b\x32\x1a.substrat.v1.SandboxStatusR\x07sandbox\x1a\x36\n\x08\x45nvEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\tR\x05value:\x02\x38\x01\"\xd7\x01\n\x0fWorkspaceLimits\x12!\n\x0cmemory_bytes\x18\x01 \x01(\x04R\x0bmemoryBytes\x12\x1d\n\ncpu_millis\x18\x02 \x01(\rR\tcpuMillis\x12\x1c\n\tprocesses\x18\x03 \x01(\rR\tprocesses\x12\x1d\n\nopen_files\x18\x04 \x01(\rR\topenFiles\x12&\n\x0f\x66ile_size_bytes\x18\x05 \x01(\x04R\rfileSizeBytes\x12\x1d\n\ndisk_bytes\x18\x06 \x01(\x04R\tdiskBytes\"u\n\rWorkspaceView\x12!\n\x0cworkspace_id\x18\x01 \x01(\tR\x0bworkspaceId\x12\x16\n\x06subdir\x18\x02 \x01(\tR\x06subdir\x12)\n\x04mode\x18\x03 \x01(\x0e\x32\x15.substrat.v1.LinkModeR\x04mode\"a\n\x0cWorkspaceGit\x12\x12\n\x04repo\x18\x01 \x01(\tR\x04repo\x12\x16\n\x06\x62ranch\x18\x02 \x01(\tR\x06\x62ranch\x12%\n\x0e\x63reated_branch\x18\x03 \x01(\x08R\rcreatedBranch\"\x84\x01\n\x04Link\x12\x1b\n\thost_path\x18\x01 \x01(\tR\x08hostPath\x12\x1d\n\nmount_path\x18\x02 \x01(\tR\tmountPath\x12)\n\x04mode\x18\x03 \x01(\x0e\x32\x15.substrat.v1.LinkModeR\x04mode\x12\x15\n\x06via_id\x18\x04 \x01(\tR\x05viaId*X\n\x08LinkMode\x12\x19\n\x15LINK_MODE_UNSPECIFIED\x10\x00\x12\x17\n\x13LINK_MODE_READ_ONLY\x10\x01\x12\x18\n\x14LINK_MODE_READ_WRITE\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,18 +35,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_WORKSPACE_ENVENTRY']._loaded_options = None
   _globals['_WORKSPACE_ENVENTRY']._serialized_options = b'8\001'
-  _globals['_LINKMODE']._serialized_start=1225
-  _globals['_LINKMODE']._serialized_end=1313
-  _globals['_WORKSPACE']._serialized_start=78
-  _globals['_WORKSPACE']._serialized_end=652
-  _globals['_WORKSPACE_ENVENTRY']._serialized_start=598
-  _globals['_WORKSPACE_ENVENTRY']._serialized_end=652
-  _globals['_WORKSPACELIMITS']._serialized_start=655
-  _globals['_WORKSPACELIMITS']._serialized_end=870
-  _globals['_WORKSPACEVIEW']._serialized_start=872
-  _globals['_WORKSPACEVIEW']._serialized_end=989
-  _globals['_WORKSPACEGIT']._serialized_start=991
-  _globals['_WORKSPACEGIT']._serialized_end=1088
-  _globals['_LINK']._serialized_start=1091
-  _globals['_LINK']._serialized_end=1223
+  _globals['_LINKMODE']._serialized_start=1306
+  _globals['_LINKMODE']._serialized_end=1394
+  _globals['_WORKSPACE']._serialized_start=105
+  _globals['_WORKSPACE']._serialized_end=733
+  _globals['_WORKSPACE_ENVENTRY']._serialized_start=679
+  _globals['_WORKSPACE_ENVENTRY']._serialized_end=733
+  _globals['_WORKSPACELIMITS']._serialized_start=736
+  _globals['_WORKSPACELIMITS']._serialized_end=951
+  _globals['_WORKSPACEVIEW']._serialized_start=953
+  _globals['_WORKSPACEVIEW']._serialized_end=1070
+  _globals['_WORKSPACEGIT']._serialized_start=1072
+  _globals['_WORKSPACEGIT']._serialized_end=1169
+  _globals['_LINK']._serialized_start=1172
+  _globals['_LINK']._serialized_end=1304
 # @@protoc_insertion_point(module_scope)

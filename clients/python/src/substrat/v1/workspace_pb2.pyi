@@ -1,6 +1,7 @@
 import datetime
 
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from substrat.v1 import sandbox_pb2 as _sandbox_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -20,7 +21,7 @@ LINK_MODE_READ_ONLY: LinkMode
 LINK_MODE_READ_WRITE: LinkMode
 
 class Workspace(_message.Message):
-    __slots__ = ("id", "name", "parent_id", "root", "links", "agent_ids", "create_time", "network", "env", "limits", "view", "git", "owner_id", "limits_in_force")
+    __slots__ = ("id", "name", "parent_id", "root", "links", "agent_ids", "create_time", "network", "env", "limits", "view", "git", "owner_id", "limits_in_force", "sandbox")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -42,6 +43,7 @@ class Workspace(_message.Message):
     GIT_FIELD_NUMBER: _ClassVar[int]
     OWNER_ID_FIELD_NUMBER: _ClassVar[int]
     LIMITS_IN_FORCE_FIELD_NUMBER: _ClassVar[int]
+    SANDBOX_FIELD_NUMBER: _ClassVar[int]
     id: str
     name: str
     parent_id: str
@@ -56,7 +58,8 @@ class Workspace(_message.Message):
     git: WorkspaceGit
     owner_id: str
     limits_in_force: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., parent_id: _Optional[str] = ..., root: _Optional[str] = ..., links: _Optional[_Iterable[_Union[Link, _Mapping]]] = ..., agent_ids: _Optional[_Iterable[str]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., network: _Optional[bool] = ..., env: _Optional[_Mapping[str, str]] = ..., limits: _Optional[_Union[WorkspaceLimits, _Mapping]] = ..., view: _Optional[_Union[WorkspaceView, _Mapping]] = ..., git: _Optional[_Union[WorkspaceGit, _Mapping]] = ..., owner_id: _Optional[str] = ..., limits_in_force: _Optional[_Iterable[str]] = ...) -> None: ...
+    sandbox: _sandbox_pb2.SandboxStatus
+    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., parent_id: _Optional[str] = ..., root: _Optional[str] = ..., links: _Optional[_Iterable[_Union[Link, _Mapping]]] = ..., agent_ids: _Optional[_Iterable[str]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., network: _Optional[bool] = ..., env: _Optional[_Mapping[str, str]] = ..., limits: _Optional[_Union[WorkspaceLimits, _Mapping]] = ..., view: _Optional[_Union[WorkspaceView, _Mapping]] = ..., git: _Optional[_Union[WorkspaceGit, _Mapping]] = ..., owner_id: _Optional[str] = ..., limits_in_force: _Optional[_Iterable[str]] = ..., sandbox: _Optional[_Union[_sandbox_pb2.SandboxStatus, _Mapping]] = ...) -> None: ...
 
 class WorkspaceLimits(_message.Message):
     __slots__ = ("memory_bytes", "cpu_millis", "processes", "open_files", "file_size_bytes", "disk_bytes")

@@ -167,7 +167,9 @@ class DeleteWorkspaceRequest(_message.Message):
     def __init__(self, workspace: _Optional[str] = ..., request_id: _Optional[str] = ..., force: _Optional[bool] = ...) -> None: ...
 
 class DeleteWorkspaceResponse(_message.Message):
-    __slots__ = ("workspace_id",)
+    __slots__ = ("workspace_id", "warning")
     WORKSPACE_ID_FIELD_NUMBER: _ClassVar[int]
+    WARNING_FIELD_NUMBER: _ClassVar[int]
     workspace_id: str
-    def __init__(self, workspace_id: _Optional[str] = ...) -> None: ...
+    warning: str
+    def __init__(self, workspace_id: _Optional[str] = ..., warning: _Optional[str] = ...) -> None: ...

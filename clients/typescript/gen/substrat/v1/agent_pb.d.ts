@@ -9,6 +9,7 @@ import type { Message as Message$1 } from "@bufbuild/protobuf";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import type { LinkMode } from "./workspace_pb.js";
 import type { Budget, BudgetExcess, Usage } from "./budget_pb.js";
+import type { SandboxStatus } from "./sandbox_pb.js";
 
 /**
  * Describes the file substrat/v1/agent.proto.
@@ -224,6 +225,13 @@ export declare type Agent = Message$1<"substrat.v1.Agent"> & {
    * @generated from field: substrat.v1.BudgetExcess budget_excess = 34;
    */
   budgetExcess?: BudgetExcess | undefined;
+
+  /**
+   * Whether processes of its provider and of its commands are kept in a sandbox.
+   *
+   * @generated from field: substrat.v1.SandboxStatus sandbox = 40;
+   */
+  sandbox?: SandboxStatus | undefined;
 };
 
 /**

@@ -448,6 +448,48 @@ export declare type StateChanged = Message<"substrat.v1.StateChanged"> & {
 export declare const StateChangedSchema: GenMessage<StateChanged>;
 
 /**
+ * Something happened to a process of an agent that a person would want to see: it ended otherwise
+ * than with exit code 0, met a limit, or runs without a sandbox.
+ *
+ * @generated from message substrat.v1.ProcessNotice
+ */
+export declare type ProcessNotice = Message<"substrat.v1.ProcessNotice"> & {
+  /**
+   * Id of the agent.
+   *
+   * @generated from field: string agent_id = 1;
+   */
+  agentId: string;
+
+  /**
+   * Id of the turn; empty between turns.
+   *
+   * @generated from field: string turn_id = 2;
+   */
+  turnId: string;
+
+  /**
+   * The event: "process.exited", "limit.hit" or "sandbox.off".
+   *
+   * @generated from field: string event = 3;
+   */
+  event: string;
+
+  /**
+   * What happened, in words.
+   *
+   * @generated from field: string text = 4;
+   */
+  text: string;
+};
+
+/**
+ * Describes the message substrat.v1.ProcessNotice.
+ * Use `create(ProcessNoticeSchema)` to create a new message.
+ */
+export declare const ProcessNoticeSchema: GenMessage<ProcessNotice>;
+
+/**
  * The task that ran an agent's provider crashed inside the daemon.
  *
  * @generated from message substrat.v1.AgentCrashed

@@ -4,7 +4,7 @@
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
-import type { AgentCrashed, AttachCancel, Attached, AttachInput, AttachOpen, DaemonDraining, DaemonRecovered, Heartbeat, InputResult, Lagged, MessageSeen, OutputDelta, StateChanged, ToolCallFinished, ToolCallStarted, TurnEnded, TurnStarted } from "./attach_pb.js";
+import type { AgentCrashed, AttachCancel, Attached, AttachInput, AttachOpen, DaemonDraining, DaemonRecovered, Heartbeat, InputResult, Lagged, MessageSeen, OutputDelta, ProcessNotice, StateChanged, ToolCallFinished, ToolCallStarted, TurnEnded, TurnStarted } from "./attach_pb.js";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 
 /**
@@ -202,6 +202,14 @@ export declare type AttachResponse = Message<"substrat.v1.AttachResponse"> & {
      */
     value: Heartbeat;
     case: "heartbeat";
+  } | {
+    /**
+     * Something happened to a process.
+     *
+     * @generated from field: substrat.v1.ProcessNotice process_notice = 17;
+     */
+    value: ProcessNotice;
+    case: "processNotice";
   } | { case: undefined; value?: undefined };
 };
 

@@ -46,7 +46,7 @@ export declare type ExecOpen = Message<"substrat.v1.ExecOpen"> & {
   directory: string;
 
   /**
-   * Variables beside the usual ones and those of the workspace.
+   * Variables beside the usual ones and those of the workspace, by the rules of the latter.
    *
    * @generated from field: map<string, string> environment = 5;
    */

@@ -4,6 +4,7 @@
 
 import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
+import type { SandboxStatus } from "./sandbox_pb.js";
 
 /**
  * Describes the file substrat/v1/provider.proto.
@@ -78,6 +79,13 @@ export declare type Provider = Message<"substrat.v1.Provider"> & {
    * @generated from field: uint32 slots_wanted = 9;
    */
   slotsWanted: number;
+
+  /**
+   * Whether its processes are kept in a sandbox.
+   *
+   * @generated from field: substrat.v1.SandboxStatus sandbox = 10;
+   */
+  sandbox?: SandboxStatus | undefined;
 };
 
 /**

@@ -5,6 +5,7 @@
 import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
+import type { SandboxStatus } from "./sandbox_pb.js";
 
 /**
  * Describes the file substrat/v1/workspace.proto.
@@ -115,6 +116,13 @@ export declare type Workspace = Message<"substrat.v1.Workspace"> & {
    * @generated from field: repeated string limits_in_force = 14;
    */
   limitsInForce: string[];
+
+  /**
+   * Whether processes in it are kept in a sandbox.
+   *
+   * @generated from field: substrat.v1.SandboxStatus sandbox = 20;
+   */
+  sandbox?: SandboxStatus | undefined;
 };
 
 /**

@@ -516,6 +516,13 @@ export declare type DeleteWorkspaceResponse = Message<"substrat.v1.DeleteWorkspa
    * @generated from field: string workspace_id = 1;
    */
   workspaceId: string;
+
+  /**
+   * What could not be cleaned up, and what to do about it; empty if nothing is left.
+   *
+   * @generated from field: string warning = 2;
+   */
+  warning: string;
 };
 
 /**
