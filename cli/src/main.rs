@@ -6,6 +6,7 @@ mod bounded;
 mod client;
 mod commands;
 mod error;
+mod escape;
 mod output;
 mod sandbox;
 mod time;

@@ -1,6 +1,7 @@
 //! What is written: data to stdout, everything else to stderr.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is where it is written")]
 
+use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
 use std::sync::OnceLock;
 
@@ -10,6 +11,7 @@ use prost_reflect::{DescriptorPool, DynamicMessage};
 
 use crate::args::{Color, Format, Global};
 use crate::error::Error;
+use crate::escape;
 
 /// How this process writes.
 #[derive(Clone, Copy)]
@@ -37,7 +39,7 @@ impl Output {
 
     /// Text in a style, where colours are wanted.
     pub(crate) fn paint(self, style: Style, text: &str) -> String {
-        if self.color { format!("{style}{text}{style:#}") } else { text.to_owned() }
+        if self.color { escape::paint(style, text) } else { text.to_owned() }
     }
 
     pub(crate) fn dim(self, text: &str) -> String {
@@ -68,7 +70,7 @@ impl Output {
         show: impl FnOnce(&M),
     ) -> Result<(), Error> {
         if self.is_json() {
-            line(&json(response, true)?);
+            json_line(&json(response, true)?);
         } else {
             show(response);
         }
@@ -82,7 +84,7 @@ impl Output {
         show: impl FnOnce(&M),
     ) -> Result<(), Error> {
         if self.is_json() {
-            line(&json(item, false)?);
+            json_line(&json(item, false)?);
         } else {
             show(item);
         }
@@ -114,8 +116,27 @@ pub(crate) fn line(text: &str) {
     write(&format!("{text}\n"));
 }
 
-/// Writes text to stdout.
+/// Writes text to stdout; on a terminal, nothing in it is a command to that.
 pub(crate) fn write(text: &str) {
+    write_out(&shown(text));
+}
+
+/// Text as it is to be written to stdout.
+pub(crate) fn shown(text: &str) -> Cow<'_, str> {
+    if is_terminal() { escape::visible(text) } else { escape::styled(text) }
+}
+
+fn json_line(text: &str) {
+    let text = if is_terminal() { escape::visible_json(text) } else { text.into() };
+    write_out(&format!("{text}\n"));
+}
+
+fn is_terminal() -> bool {
+    static IS_TERMINAL: OnceLock<bool> = OnceLock::new();
+    *IS_TERMINAL.get_or_init(|| std::io::stdout().is_terminal())
+}
+
+fn write_out(text: &str) {
     let mut stdout = std::io::stdout().lock();
     let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
     if written.is_err() {
@@ -123,10 +144,12 @@ pub(crate) fn write(text: &str) {
     }
 }
 
-/// Writes a line to stderr.
+/// Writes a line to stderr; on a terminal, nothing in it is a command to that.
 pub(crate) fn note(text: &str) {
+    let mut stderr = std::io::stderr();
+    let text = if stderr.is_terminal() { escape::visible(text) } else { escape::styled(text) };
     // Nothing is left to be done about a stderr that is gone.
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(stderr, "{text}");
 }
 
 /// Says what failed as one line of JSON, for a program that reads stdout as JSON.
@@ -211,7 +234,8 @@ fn render<'a>(cells: impl Iterator<Item = &'a str>, widths: &[usize]) -> String 
     let cells: Vec<String> = cells
         .zip(widths)
         .map(|(cell, width)| {
-            let cell: String = cell.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+            let shown = |c| if escape::is_unseen(c) { ' ' } else { c };
+            let cell: String = cell.chars().map(shown).collect();
             let length = cell.chars().count();
             if length > *width {
                 let cut: String = cell.chars().take(width.saturating_sub(1)).collect();

@@ -32,7 +32,7 @@ pub(crate) struct Args {
     #[arg(long = "as", value_name = "AGENT")]
     agent: Option<String>,
     /// Working directory, relative to the root of the workspace
-    #[arg(long, value_name = "DIR", default_value = "")]
+    #[arg(long, value_name = "DIR", default_value = "", hide_default_value = true)]
     dir: String,
     /// A variable, such as KEY=VALUE; may be given again
     #[arg(long, value_name = "KEY=VALUE", value_parser = variable)]

@@ -21,22 +21,22 @@ pub(super) fn variable(text: &str) -> Result<(String, String), String> {
 #[derive(clap::Args)]
 pub(crate) struct Limits {
     /// Memory of all processes together, such as 512M or 2G; 0 for what is configured
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = size, allow_hyphen_values = true)]
     memory: Option<u64>,
     /// Processors, such as 1.5; 0 for what is configured
-    #[arg(long, value_name = "N", value_parser = millis)]
+    #[arg(long, value_name = "N", value_parser = millis, allow_hyphen_values = true)]
     cpus: Option<u32>,
     /// Processes and threads at once; 0 for what is configured
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number, allow_hyphen_values = true)]
     processes: Option<u32>,
     /// Open files of a process; 0 for what is configured
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number, allow_hyphen_values = true)]
     open_files: Option<u32>,
     /// Largest file that a process may write; 0 for what is configured
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = size, allow_hyphen_values = true)]
     file_size: Option<u64>,
     /// Files below its root; 0 for what is configured
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = size, allow_hyphen_values = true)]
     disk: Option<u64>,
 }
 
@@ -95,10 +95,18 @@ fn size(text: &str) -> Result<u64, String> {
     };
     let count: f64 = digits.parse().map_err(|_| "a size such as 512M or 2G fits")?;
     let bytes = count * f64::from(1_u32 << 10).powi(shift / 10);
+    if bytes < 0.0 {
+        return Err("a size is not negative; one such as 512M or 2G fits".to_owned());
+    }
     match (0.0..9e18).contains(&bytes) {
         true => Ok(bytes as u64),
         false => Err("a size of less than 8 EiB fits".to_owned()),
     }
+}
+
+/// Reads a number of things.
+fn number(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| format!("a whole number from 0 to {} fits", u32::MAX))
 }
 
 /// Reads processors, and gives thousandths of one.
@@ -127,5 +135,7 @@ mod tests {
         }
         assert_eq!((millis("1.5"), millis("0.01").ok()), (Ok(1500), Some(10)));
         assert!(millis("-1").is_err() && millis("nan").is_err());
+        assert_eq!((number("7").ok(), number("-1").ok()), (Some(7), None));
+        assert!(size("-1").is_err_and(|why| why.contains("not negative")));
     }
 }

@@ -8,7 +8,7 @@ use rustyline::error::ReadlineError;
 use rustyline::{DefaultEditor, ExternalPrinter};
 use tokio::sync::mpsc;
 
-use crate::output::write;
+use crate::output::{shown, write};
 
 /// What was typed.
 pub(super) enum Typed {
@@ -91,7 +91,7 @@ impl Console {
         match printer.and_then(|printer| printer.lock().ok()) {
             Some(mut printer) => {
                 // A terminal that is gone is noticed where it is read.
-                let _ = printer.print(text.to_owned());
+                let _ = printer.print(shown(text).into_owned());
             }
             None => write(text),
         }
