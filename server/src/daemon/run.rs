@@ -234,7 +234,8 @@ async fn serve(
     let users = config.allowed_users();
     let (listener, bound) = bind(&socket, !users.is_empty())
         .map_err(|error| RunError::Socket { path: socket.clone(), error })?;
-    let (launcher, leftovers) = launcher(home, config, &files).await?;
+    let (launcher, leftovers) = launcher(home, config, files).await?;
+    let files = launcher.files();
     let providers = provider::all(config.providers(), &launcher);
     let Started { recovered, took, disk, ids } = recover(home, config, &providers, &leftovers)?;
     launcher.forget_leftovers().map_err(io("forgetting what an earlier daemon left"))?;
@@ -306,13 +307,12 @@ async fn serve(
 async fn launcher(
     home: &Home,
     config: &Config,
-    files: &Files,
+    files: Files,
 ) -> Result<(Launcher, Vec<Leftover>), RunError> {
     let program = std::env::current_exe().map_err(io("finding this program"))?;
     let folder = home.path().join("run");
-    let launcher =
-        Launcher::new(&folder, &program, files.clone(), config.sandbox(), config.endpoints())
-            .map_err(io("preparing to start processes"))?;
+    let launcher = Launcher::new(&folder, &program, files, config.sandbox(), config.endpoints())
+        .map_err(io("preparing to start processes"))?;
     let (leftovers, others) =
         launcher.end_leftovers().await.map_err(io("ending what an earlier daemon left"))?;
     let ended = leftovers.iter().filter(|left| left.ended).count() + others;

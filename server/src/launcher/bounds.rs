@@ -77,6 +77,12 @@ pub(super) struct Watched {
 }
 
 impl Watched {
+    /// Of a launch without limits.
+    pub(super) fn nothing() -> Self {
+        let (hits, limits) = (mpsc::channel(1).1, watch::channel(Limits::default()).1);
+        Self { hits, limits, ended: None, _group: None }
+    }
+
     /// The limits that it is held to now.
     pub(super) fn limits(&self) -> Limits {
         *self.limits.borrow()

@@ -20,6 +20,7 @@ pub mod init;
 mod leftovers;
 pub mod limits;
 mod outer;
+mod outside;
 mod probe;
 mod process;
 mod shell;
@@ -45,6 +46,7 @@ pub use self::error::{Error, Unavailable};
 pub use self::leftovers::boot_id;
 use self::leftovers::{Records, Whose};
 use self::outer::Outer;
+use self::outside::Outside;
 pub use self::probe::Bubblewrap;
 use self::process::Waiting;
 pub use self::process::{Exit, Process};
@@ -182,6 +184,7 @@ impl Launcher {
         let etc = folder.join("system");
         let ready = tokio::sync::Mutex::new(None);
         let program = keep(program, &folder.join("init"))?;
+        let files = files.with_git(Arc::new(Outside::new(records.clone(), program.clone())));
         let bounds = Bounds::new(folder, settings.limits);
         let (known, looking) = (Mutex::default(), tokio::sync::Mutex::default());
         let inner = Inner {
@@ -262,6 +265,11 @@ impl Launcher {
     /// Sets new limits on what runs in a workspace.
     pub fn update_limits(&self, workspace: WorkspaceId, named: Limits) -> io::Result<()> {
         self.inner.bounds.update(workspace, named)
+    }
+
+    /// The files of workspaces, with git run by this launcher.
+    pub fn files(&self) -> Files {
+        self.inner.files.clone()
     }
 
     /// Its settings.
@@ -419,7 +427,8 @@ impl Launcher {
         let egress = ready.is_some() && !online && !endpoints.is_empty();
         let setup = self.setup(&launch, mounts, bound.rlimits.to_string(), ready, egress);
         let given: Vec<_> = given.iter().map(AsFd::as_fd).collect();
-        let (mut process, beside) = waiting.start(&setup, &given, &inner.bounds, bound).await?;
+        let (mut process, beside) =
+            waiting.start(&setup, &given, Some((&inner.bounds, bound))).await?;
         let mut beside = beside.into_iter();
         let ends = match pipes {
             Some(pipes) => pipes,

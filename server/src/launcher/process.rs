@@ -106,14 +106,13 @@ impl Waiting {
         Ok(Self { control, incoming, init, pid, child, record })
     }
 
-    /// Has the command started. Returns what came with it: the listener of the proxy, if one was
+    /// Has the command started, held to its limits if it has any. Returns what came with it: the listener of the proxy, if one was
     /// asked for.
     pub(super) async fn start(
         mut self,
         setup: &Setup,
         stdio: &[BorrowedFd<'_>],
-        bounds: &Bounds,
-        bound: Bound,
+        bounds: Option<(&Bounds, Bound)>,
     ) -> Result<(Process, Vec<OwnedFd>), Error> {
         let step = "starting the command";
         let socket = rustix::io::dup(&self.control).map_err(|no| Error::step(step)(no.into()))?;
@@ -138,7 +137,8 @@ impl Waiting {
             let signal = move || _ = send(&socket, &Signal::Kill, &[]);
             Box::new(signal)
         };
-        let watched = bounds.watch(bound, self.pid, kill);
+        let watched = bounds.map(|(bounds, bound)| bounds.watch(bound, self.pid, kill));
+        let watched = watched.unwrap_or_else(Watched::nothing);
         let process = Process {
             control: self.control,
             incoming: self.incoming,

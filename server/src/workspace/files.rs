@@ -10,6 +10,7 @@ use cap_std::fs::Dir;
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use rustix::path::Arg;
 
+use super::git::{Nobody, Run};
 use super::{Error, kernel};
 use crate::model::{Access, Rejection, Source, World};
 
@@ -20,6 +21,8 @@ pub struct Files {
     root: PathBuf,
     /// The daemon's home, which no workspace may show.
     home: PathBuf,
+    /// Runs git.
+    pub(super) git: Arc<dyn Run>,
     /// Held while a workspace is removed.
     pub(super) removing: Arc<Mutex<()>>,
 }
@@ -33,9 +36,16 @@ pub(super) struct Place {
 }
 
 impl Files {
-    /// Files of workspaces below `root`; `home` is the daemon's.
+    /// Files of workspaces below `root`; `home` is the daemon's. Nobody runs git yet.
     pub fn new(root: impl Into<PathBuf>, home: impl Into<PathBuf>) -> Self {
-        Self { root: root.into(), home: home.into(), removing: Arc::default() }
+        let git = Arc::new(Nobody);
+        Self { root: root.into(), home: home.into(), git, removing: Arc::default() }
+    }
+
+    /// The same, with somebody to run git.
+    #[must_use]
+    pub fn with_git(self, git: Arc<dyn Run>) -> Self {
+        Self { git, ..self }
     }
 
     /// The absolute path of a folder on the host.

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 
 use super::Files;
 use super::git::{
-    Direct, Error, Removed, Repository, WorkLeft, Worktree, sandbox_environment, sandbox_mounts,
+    Error, Removed, Repository, Run, WorkLeft, Worktree, sandbox_environment, sandbox_mounts,
 };
 use crate::model::{Access, Git};
 
@@ -25,8 +25,8 @@ pub struct GitInside {
 
 /// The repository of a worktree: by its own folder alone. Where `.git` in its top folder leads is
 /// for whoever can write there to choose.
-fn repository(git: &Git) -> Result<Repository, Error> {
-    Repository::known(Arc::new(Direct), Path::new(&git.common_dir), &git.identity)
+fn repository(run: &Arc<dyn Run>, git: &Git) -> Result<Repository, Error> {
+    Repository::known(run.clone(), Path::new(&git.common_dir), &git.identity)
 }
 
 /// The worktree of a workspace: git names it by the last part of its root, which is the
@@ -47,7 +47,7 @@ impl Files {
     ///
     /// What git can say against it.
     pub fn check_repository(&self, repo: &str, branch: &str) -> Result<Git, Error> {
-        let repository = Repository::open(Arc::new(Direct), Path::new(repo))?;
+        let repository = Repository::open(self.git.clone(), Path::new(repo))?;
         let created_branch = !repository.has_branch(branch)?;
         let repo = repository.top().to_string_lossy().into_owned();
         let common_dir = repository.common_dir().to_string_lossy().into_owned();
@@ -62,7 +62,7 @@ impl Files {
     /// What git can say against it.
     pub fn add_worktree(&self, git: &Git, root: &str) -> Result<(), Error> {
         let root = self.worktree_root(root)?;
-        let made = repository(git)?.add_worktree(&root, &git.branch)?;
+        let made = repository(&self.git, git)?.add_worktree(&root, &git.branch)?;
         match made.name == worktree(git, &root).name {
             true => Ok(()),
             false => Err(Error::RootTaken { root, repository: PathBuf::from(&git.repo) }),
@@ -76,7 +76,7 @@ impl Files {
     /// What git can say against looking.
     pub fn work_left(&self, git: &Git, root: &str) -> Result<WorkLeft, Error> {
         let root = self.worktree_root(root)?;
-        repository(git)?.work_left(&root, &worktree(git, &root))
+        repository(&self.git, git)?.work_left(&root, &worktree(git, &root))
     }
 
     /// Removes the folder of a workspace, and what git knows of it. One that is gone is fine. One
@@ -109,7 +109,7 @@ impl Files {
     /// Removes a worktree whatever is in it; commits stay, on its branch.
     fn remove_worktree(&self, git: &Git, root: &str) -> Result<Removed, Error> {
         let at = self.worktree_root(root)?;
-        repository(git)?.remove_worktree(&at, &worktree(git, &at), true)
+        repository(&self.git, git)?.remove_worktree(&at, &worktree(git, &at), true)
     }
 
     /// What a sandbox needs of the repository of a worktree.
@@ -119,7 +119,7 @@ impl Files {
     /// What git can say against it.
     pub fn git_inside(&self, git: &Git, root: &str) -> Result<GitInside, Error> {
         let root = self.worktree_root(root)?;
-        let (repository, worktree) = (repository(git)?, worktree(git, &root));
+        let (repository, worktree) = (repository(&self.git, git)?, worktree(git, &root));
         repository.prepare(&worktree.name, &worktree.branch)?;
         let shown = sandbox_mounts(&repository, &worktree.name, &worktree.branch)?;
         let common_dir = repository.common_dir().to_owned();

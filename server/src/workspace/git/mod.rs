@@ -24,7 +24,9 @@ use std::time::Duration;
 
 pub use error::{Error, WorkLeft};
 pub use mounts::{sandbox_environment, sandbox_mounts};
-pub use run::{Command, Direct, Output, Run, RunError};
+#[cfg(test)]
+pub(crate) use run::Direct;
+pub use run::{Command, Nobody, Output, Run, RunError};
 pub use worktree::{Removed, Worktree};
 
 /// Most paths, and most commits, that [`WorkLeft`] lists.

@@ -185,6 +185,7 @@ fn what_is_no_repository_is_refused_for_what_it_is() {
     assert!(matches!(open(&empty.top), Error::Unsupported { .. }));
 }
 
+#[derive(Debug)]
 struct NoGit;
 
 impl Run for NoGit {
