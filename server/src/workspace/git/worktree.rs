@@ -226,6 +226,8 @@ impl Repository {
             return Ok(None);
         }
         let branch = format!("{}-{}", worktree.branch, &commit[..12]);
+        // git would write through a link that stands in its place.
+        admin::remove_dir(&self.common_dir.join("logs/refs/heads").join(&branch))?;
         self.git(&["update-ref", "--no-deref", &format!("refs/heads/{branch}"), &commit])?;
         Ok(Some(branch))
     }

@@ -209,6 +209,21 @@ fn removal_removes_what_it_is_told_and_follows_no_link() {
 }
 
 #[test]
+fn a_log_of_references_is_not_written_through_a_link() {
+    let trap = Trap::new();
+    let world = &trap.world;
+    git_at(&world.root, &["checkout", "-q", "--detach"]);
+    world.commit_in(&world.root, "loose");
+    let commit = git_at(&world.root, &["rev-parse", "HEAD"]);
+    let victim = world.folder.path().join("victim");
+    fs::write(&victim, "as it was").unwrap();
+    let log = world.repo.join(".git/logs/refs/heads").join(format!("{BRANCH}-{}", &commit[..12]));
+    symlink(&victim, &log).unwrap();
+    assert_eq!(world.remove(&trap.worktree, true).unwrap().kept.len(), 1);
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "as it was");
+}
+
+#[test]
 fn a_link_is_never_a_mount() {
     let trap = Trap::new();
     let repository = trap.world.open();
