@@ -31,6 +31,8 @@ mod page;
 mod processes;
 #[path = "escape/races.rs"]
 mod races;
+#[path = "escape/worktrees.rs"]
+mod worktrees;
 
 /// The other half of the suite.
 #[test]

@@ -67,6 +67,14 @@ impl Driver {
             Effect::CreateFolder { root } => {
                 self.change_folder(root, "made", |files, root| files.create_root(root));
             }
+            Effect::RemovePlaces { places } => {
+                let files = self.files.clone();
+                self.runners.spawn(async move {
+                    // A place that stays is an empty folder.
+                    let removed = tokio::task::spawn_blocking(move || files.remove_places(&places));
+                    let _ = removed.await;
+                });
+            }
             Effect::RemoveFolder { root, git } => {
                 self.change_folder(root, "removed", move |files, root| {
                     files.remove_workspace(root, git.as_ref()).map(drop)

@@ -16,6 +16,8 @@ pub const WORKSPACE: &str = "/workspace";
 pub const HOME: &str = "/home/agent";
 /// Where the agent's tool socket is seen inside.
 pub const TOOL_SOCKET: &str = "/run/substrat/tools.sock";
+/// What git leaves out inside of a worktree: what is mounted there.
+pub(super) const EXCLUDES: &str = "/run/substrat/exclude";
 /// The first process inside.
 pub(super) const INIT: &str = "/run/substrat/init";
 /// Where mounts wait until they are moved to their place.
@@ -61,6 +63,8 @@ pub struct Plan<'a> {
     pub private: &'a [String],
     /// What else is bound, at absolute paths outside of the workspace.
     pub binds: &'a [Bound],
+    /// Number of the descriptor that holds what [`EXCLUDES`] is to say, if that is needed.
+    pub excludes: Option<i32>,
     /// The first process.
     pub init: i32,
     /// Whether the host's network is seen.
@@ -133,6 +137,9 @@ pub fn argv(plan: &Plan<'_>) -> Vec<OsString> {
     }
     for bind in plan.binds {
         line.bind(bind, &bind.at);
+    }
+    if let Some(excludes) = plan.excludes {
+        line.add(&["--ro-bind-data", &excludes.to_string(), EXCLUDES]);
     }
     line.add(&["--ro-bind-fd", &plan.init.to_string(), INIT]);
     line.add(&["--remount-ro", "/", "--chdir", "/", "--", INIT, "init"]);

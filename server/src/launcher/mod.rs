@@ -39,6 +39,7 @@ use std::time::{Duration, Instant};
 use tokio::net::unix::pipe;
 
 use self::bounds::Bounds;
+use self::bubblewrap::EXCLUDES;
 pub use self::bubblewrap::{Bound, HOME, Part, Plan, TOOL_SOCKET, WORKSPACE, argv};
 use self::control::Setup;
 use self::egress::Endpoint;
@@ -53,7 +54,7 @@ pub use self::process::{Exit, Process};
 use self::system::System;
 pub use self::terminal::Terminal;
 use crate::model::{Access, Leftover, Limits, SessionId, Source, WorkspaceId, World};
-use crate::workspace::{Files, Open, SandboxPolicy, SandboxReport, SandboxSettings};
+use crate::workspace::{Files, Open, SandboxPolicy, SandboxReport, SandboxSettings, Unseen};
 
 /// Where programs are looked for.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -92,6 +93,8 @@ pub struct Launch {
     pub private: Vec<String>,
     /// What else it needs; some of it may lie in those.
     pub binds: Vec<Bind>,
+    /// What git leaves out in its worktree, as a file of patterns.
+    pub excludes: Option<String>,
     /// The tool socket of its agent on the host.
     pub tool_socket: Option<PathBuf>,
     /// What it reaches through the daemon's proxy where it does not see the network, beside what
@@ -347,13 +350,18 @@ impl Launcher {
                 let (files, world) = (self.inner.files.clone(), world.clone());
                 let opening = tokio::task::spawn_blocking(move || files.open(&world)).await;
                 let opened = opening.map_err(|error| Error::step("opening it")(error.into()))?;
-                opened.map_err(|no| Error::Mount { path: no.path, problem: no.problem })?
+                opened.map_err(unseen)?
             }
             None => Vec::new(),
         };
-        if ready.is_some() {
-            self.add_git(&mut launch).await?;
-        }
+        let open = match (&launch.world, &ready) {
+            (Some(world), Some(_)) => {
+                let open = self.inner.files.with_git_files(open, world).map_err(unseen)?;
+                self.add_git(&mut launch).await?;
+                open
+            }
+            _ => open,
+        };
         let mut launched = self.start_in(ready.as_deref(), launch, open).await?;
         launched.unsandboxed = unsandboxed;
         Ok(launched)
@@ -367,13 +375,18 @@ impl Launcher {
         };
         let Source::Workspaces(path) = root.source else { return Ok(()) };
         let (files, repo) = (self.inner.files.clone(), git.repo.clone());
-        let looked = tokio::task::spawn_blocking(move || files.git_inside(&git, &path)).await;
+        let mounted: Vec<String> =
+            world.mounts.keys().filter(|at| !at.is_empty()).cloned().collect();
+        let looked =
+            tokio::task::spawn_blocking(move || files.git_inside(&git, &path, &mounted, EXCLUDES));
+        let looked = looked.await;
         let looked =
             looked.map_err(|error| Error::step("looking at its repository")(error.into()))?;
         let unseen = |problem: String| Error::Mount { path: repo.clone(), problem };
         let inside = looked.map_err(|no| unseen(no.to_string()))?;
         let at = inside.common_dir.to_string_lossy().into_owned();
         launch.private.push(at);
+        launch.excludes = inside.excludes;
         for (host, access) in inside.shown {
             // What is below the workspace is the agent's to change while this is mounted.
             if host.starts_with(WORKSPACE) {
@@ -506,6 +519,10 @@ impl Launcher {
         let path = root.map(|root| self.inner.files.path_of(&root.source));
         path.map_or_else(|| "/tmp".to_owned(), |path| path.to_string_lossy().into_owned())
     }
+}
+
+fn unseen(no: Unseen) -> Error {
+    Error::Mount { path: no.path, problem: no.problem }
 }
 
 /// Gives a program a second name, under which it stays when its file is replaced. Where that is

@@ -1,13 +1,13 @@
 //! The process that the daemon itself starts: bubblewrap, or init where there is no sandbox.
 
-use std::io;
+use std::io::{self, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Stdio;
 
 use command_fds::CommandFdExt;
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, memfd_create, openat};
 use tokio::process::{Child, Command};
 
 use super::bubblewrap::{Bound, Plan, TOOL_SOCKET, WORKSPACE, argv};
@@ -63,12 +63,15 @@ impl Outer {
             let fd = hold(open_path(socket).map_err(Error::step("opening its tool socket"))?);
             binds.push(Bound { fd, at: TOOL_SOCKET.to_owned(), access: Access::ReadOnly });
         }
+        let excludes = launch.excludes.as_deref().map(in_memory).transpose();
+        let excludes = excludes.map_err(Error::step("making a file for git"))?.map(&mut hold);
         let init = hold(open_path(&ready.init).map_err(Error::step("opening this program"))?);
         let system = if network { &ready.system.online } else { &ready.system.offline };
         let tmp_bytes = ready.tmp_bytes;
         let (mounts, binds) = (mounts.as_slice(), binds.as_slice());
         let private = launch.private.as_slice();
-        let plan = Plan { system, root, mounts, private, binds, init, network, tmp_bytes };
+        let plan =
+            Plan { system, root, mounts, private, binds, excludes, init, network, tmp_bytes };
         let mut command = new_command(&ready.bubblewrap.path);
         command.args(argv(&plan)).preserved_fds(held).kill_on_drop(true);
         Ok(Self { command })
@@ -90,6 +93,14 @@ fn new_command(program: &Path) -> Command {
     let mut command = Command::new(program);
     command.env_clear().current_dir("/").stdout(Stdio::null()).stderr(Stdio::piped());
     command
+}
+
+/// A file in memory that is read from its start.
+fn in_memory(text: &str) -> io::Result<OwnedFd> {
+    let mut file = std::fs::File::from(memfd_create("substrat", MemfdFlags::CLOEXEC)?);
+    file.write_all(text.as_bytes())?;
+    file.rewind()?;
+    Ok(file.into())
 }
 
 /// Opens something to be bound, following symbolic links: its path is the user's own.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::recent::describe_child;
 use super::{
-    Agent, AgentId, Blob, CallId, Entry, Event, Git, Json, Message, SessionId, SessionState, State,
-    Tool, ToolCallInvoked, TurnId, World,
+    Agent, AgentId, Blob, CallId, Entry, Event, Git, Json, Message, SessionId, SessionState,
+    Source, State, Tool, ToolCallInvoked, TurnId, World,
 };
 
 /// Why a tool call has no result.
@@ -109,6 +109,11 @@ pub enum Effect {
         /// The root, below the folder of all workspaces.
         root: String,
     },
+    /// Remove the folders at which a link was mounted, as far as they were made for that.
+    RemovePlaces {
+        /// The innermost first.
+        places: Vec<Source>,
+    },
     /// Remove the folder of a workspace.
     RemoveFolder {
         /// The root, below the folder of all workspaces.
@@ -187,6 +192,11 @@ pub fn effect(state: &State, entry: &Entry) -> Option<Effect> {
         // A view shows a folder that is there.
         Event::WorkspaceCreated(data) if data.view.is_some() => return None,
         Event::WorkspaceCreated(data) => Effect::CreateFolder { root: data.root.clone() },
+        Event::WorkspaceUnlinked(data) => {
+            let workspace = state.workspace(data.workspace_id)?;
+            let places = state.places_left(workspace, &data.mount_path);
+            Effect::RemovePlaces { places }
+        }
         Event::WorkspaceDeleted(data) => {
             Effect::RemoveFolder { root: data.root.clone(), git: data.git.clone() }
         }

@@ -21,6 +21,7 @@ mod effect;
 mod envelope;
 mod environment;
 mod event;
+mod git_file;
 mod id;
 mod leftover;
 mod limits;

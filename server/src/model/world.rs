@@ -56,6 +56,14 @@ pub struct Mount {
     pub access: Access,
 }
 
+impl Mount {
+    /// Whether places for mounts are made in it. A workspace has some for its links also where an
+    /// agent may only read; a folder of the host that is only read stays as it is.
+    pub fn may_hold_places(&self) -> bool {
+        self.access == Access::ReadWrite || matches!(self.source, Source::Workspaces(_))
+    }
+}
+
 /// All that an agent sees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct World {
@@ -82,6 +90,13 @@ impl World {
     pub fn mount_of<'a>(&self, path: &'a str) -> Option<(&Mount, &'a str)> {
         let found = self.mounts.iter().rev().find(|(at, _)| covers(at, path));
         found.map(|(at, mount)| (mount, path[at.len()..].trim_start_matches('/')))
+    }
+
+    /// The same without a mount.
+    #[must_use]
+    pub(super) fn without(mut self, path: &str) -> Self {
+        self.mounts.remove(path);
+        self
     }
 
     /// What is seen at a normal path, alone.

@@ -10,6 +10,7 @@ use super::status::{bug, git_failed, invalid, refused, rejected, work_left};
 use super::{Api, folder, request};
 use crate::model::{
     Access, Command, Git, NewView, NewWorkspace, Outcome, Rejection, State, WorkspaceId,
+    workspace_path,
 };
 
 impl Api {
@@ -50,6 +51,22 @@ impl Api {
                 format!("its folder could not be removed: {error}")
             }
         }
+    }
+
+    /// Removes what was made for a link. The engine does the same; who is told that it is unlinked
+    /// finds it gone.
+    async fn remove_places(&self, id: WorkspaceId, mount_path: String) -> Result<(), Status> {
+        let Ok(mount_path) = workspace_path(&mount_path) else { return Ok(()) };
+        let left = move |state: &State| {
+            let found = state.workspace(id)?;
+            // A request that is repeated may come after the next link.
+            let is_linked = found.links.contains_key(&mount_path);
+            (!is_linked).then(|| state.places_left(found, &mount_path))
+        };
+        let places = self.engine.read(left).await.map_err(|no| refused(&no))?.unwrap_or_default();
+        let files = self.files.clone();
+        let removed = tokio::task::spawn_blocking(move || files.remove_places(&places));
+        removed.await.map_err(|panic| bug(&panic))
     }
 
     /// Holds what runs in a workspace to its limits as they are now.
@@ -306,11 +323,13 @@ impl WorkspaceService for Api {
     ) -> Result<Response<v1::UnlinkDirectoryResponse>, Status> {
         let message = request.into_inner();
         let key = request::key("UnlinkDirectory", &message.request_id, &message)?;
+        let mount_path = message.mount_path;
         let command = Command::UnlinkDirectory {
             workspace: message.workspace,
-            mount_path: message.mount_path,
+            mount_path: mount_path.clone(),
         };
         let id = self.change_workspace(command, key).await?;
+        self.remove_places(id, mount_path).await?;
         let workspace = self.workspace_now(id).await?;
         Ok(Response::new(v1::UnlinkDirectoryResponse { workspace: Some(workspace) }))
     }

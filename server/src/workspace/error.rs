@@ -26,6 +26,12 @@ pub enum Error {
         /// The path.
         path: String,
     },
+    /// The path is the `.git` of a worktree, or lies below it.
+    #[error("{path:?} is the file by which git finds the repository; run git instead")]
+    GitFile {
+        /// The path.
+        path: String,
+    },
     /// Something else than a file or folder was expected there.
     #[error("{path:?} is {what}")]
     WrongKind {

@@ -33,6 +33,8 @@ pub(super) struct Place {
     /// Relative to the folder; empty for the folder itself.
     pub(super) path: String,
     pub(super) writable: bool,
+    /// Whether the folder is the root of a worktree.
+    pub(super) is_worktree: bool,
 }
 
 impl Files {
@@ -158,7 +160,8 @@ impl Files {
         };
         let at = if rest.len() == path.len() { "the workspace" } else { path };
         let dir = dir.map_err(Error::at(at))?;
-        Ok(Place { dir, path: rest.to_owned(), writable })
+        let is_worktree = mount.source.is_worktree();
+        Ok(Place { dir, path: rest.to_owned(), writable, is_worktree })
     }
 }
 

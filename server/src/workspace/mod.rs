@@ -7,8 +7,10 @@
 mod error;
 mod files;
 pub mod git;
+mod git_file;
 mod kernel;
 mod mounts;
+mod places;
 mod settings;
 #[cfg(test)]
 mod tests;

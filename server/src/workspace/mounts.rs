@@ -8,7 +8,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, mkdirat, openat};
 
 use super::Files;
 use super::files::enter;
-use super::kernel;
+use super::{kernel, places};
 use crate::model::{Access, Mount, Source, World, covers};
 
 /// A folder that is shown, held open.
@@ -16,7 +16,7 @@ use crate::model::{Access, Mount, Source, World, covers};
 pub struct Open {
     /// Where it is seen, in the workspace; empty for the root.
     pub path: String,
-    /// The folder.
+    /// The folder; the file, if it is the `.git` of a worktree.
     pub folder: OwnedFd,
     /// What may be done there.
     pub access: Access,
@@ -52,7 +52,7 @@ impl Files {
             if let Some(around) = open.iter().rev().find(|around| covers(&around.path, path)) {
                 let rest = path[around.path.len()..].trim_start_matches('/');
                 let shown = world.mounts.get(&around.path);
-                let made = shown.is_some_and(may_be_made_in);
+                let made = shown.is_some_and(Mount::may_hold_places);
                 make_place(&around.folder, rest, made).map_err(|error| Unseen {
                     path: path.clone(),
                     problem: format!("at its place: {}", explain(&error)),
@@ -111,12 +111,6 @@ pub(super) fn open_real(path: &Path) -> io::Result<OwnedFd> {
     Ok(at)
 }
 
-/// Whether places for mounts are made in a folder. A workspace has some for its links also where
-/// an agent may only read; a folder of the host that is only read stays as it is.
-fn may_be_made_in(shown: &Mount) -> bool {
-    shown.access == Access::ReadWrite || matches!(shown.source, Source::Workspaces(_))
-}
-
 /// Enters the folders of a path; makes those that are missing if `made` says so.
 fn make_place(within: &OwnedFd, path: &str, made: bool) -> io::Result<()> {
     let mut at = enter(within, ".")?;
@@ -131,7 +125,7 @@ fn make_place(within: &OwnedFd, path: &str, made: bool) -> io::Result<()> {
         if missing.kind() != io::ErrorKind::NotFound || !made {
             return Err(missing);
         }
-        match mkdirat(&at, part, Mode::RWXU) {
+        match mkdirat(&at, part, places::MODE) {
             // Somebody else was faster.
             Ok(()) | Err(rustix::io::Errno::EXIST) => {}
             Err(error) => return Err(error.into()),

@@ -1,7 +1,9 @@
 //! File tools against those who try to get out, to block the daemon, or to exhaust it.
 #![allow(clippy::disallowed_methods, reason = "the files are looked at from outside of the tools")]
 
+mod git_file;
 mod mounts;
+mod places;
 mod window;
 
 use std::ffi::OsStr;

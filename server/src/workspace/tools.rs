@@ -8,6 +8,7 @@ use rustix::fs::OFlags;
 use serde_json::{Value, json};
 
 use super::files::{Place, sync};
+use super::git_file::Guard;
 use super::{Error, Files};
 use crate::model::workspace_path;
 use crate::model::{ListFiles, ReadFile, Tool, World, WriteFile};
@@ -92,7 +93,9 @@ impl Files {
         if place.path.is_empty() {
             return Err(Error::WrongKind { path: args.path.clone(), what: "a folder" });
         }
+        place.refuse_git_file(&args.path)?;
         let at = || Error::at(&args.path);
+        let guard = Guard::of(&place).map_err(at())?;
         if let Some((parent, _)) = place.path.rsplit_once('/') {
             place.dir.create_dir_all(parent).map_err(at())?;
         }
@@ -101,15 +104,19 @@ impl Files {
             options.append(true).create(true).custom_flags(HARMLESS.bits() as i32);
             let mut file = place.dir.open_with(&place.path, &options).map_err(at())?;
             regular_size(&file, &args.path)?;
+            let metadata = file.metadata().map_err(at())?;
+            if guard.is_some_and(|guard| guard.is_file(&metadata)) {
+                return Err(Error::GitFile { path: args.path.clone() });
+            }
             // What the daemon writes is nobody's to run with another's rights.
-            let mode = file.metadata().map_err(at())?.permissions().mode();
+            let mode = metadata.permissions().mode();
             if mode & 0o6000 != 0 {
                 file.set_permissions(Permissions::from_mode(mode & 0o777)).map_err(at())?;
             }
             file.write_all(args.content.as_bytes()).map_err(at())?;
             file.sync_data().map_err(at())?;
         } else {
-            replace(&place, args)?;
+            replace(&place, guard.as_ref(), args)?;
         }
         Ok(json!({ "bytes": args.content.len() }))
     }
@@ -184,10 +191,14 @@ impl Place {
 
 /// Writes a new file beside the old one and puts it in its place, so that a reader sees one of
 /// the two, and a crash leaves one of them. A symbolic link at the path is replaced, not followed.
-fn replace(place: &Place, args: &WriteFile) -> Result<(), Error> {
+fn replace(place: &Place, guard: Option<&Guard>, args: &WriteFile) -> Result<(), Error> {
     let at = || Error::at(&args.path);
     let (parent, name) = place.path.rsplit_once('/').unwrap_or((".", &place.path));
     let dir = place.dir.open_dir(parent).map_err(at())?;
+    // A symbolic link on the way may have led back to the root.
+    if guard.is_some_and(|guard| guard.is_named(&dir, name).unwrap_or(true)) {
+        return Err(Error::GitFile { path: args.path.clone() });
+    }
     let old = dir.symlink_metadata(name).ok();
     if old.as_ref().is_some_and(|metadata| metadata.is_dir()) {
         return Err(Error::WrongKind { path: args.path.clone(), what: "a folder" });

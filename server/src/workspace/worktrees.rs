@@ -7,7 +7,8 @@ use std::sync::{Arc, PoisonError};
 
 use super::Files;
 use super::git::{
-    Error, Removed, Repository, Run, WorkLeft, Worktree, sandbox_environment, sandbox_mounts,
+    Error, Removed, Repository, Run, WorkLeft, Worktree, excludes, sandbox_environment,
+    sandbox_mounts,
 };
 use crate::model::{Access, Git};
 
@@ -21,6 +22,8 @@ pub struct GitInside {
     pub shown: Vec<(PathBuf, Access)>,
     /// Variables for git.
     pub env: Vec<(OsString, OsString)>,
+    /// The file of what git leaves out, at the path that was asked for.
+    pub excludes: Option<String>,
 }
 
 /// The repository of a worktree: by its own folder alone. Where `.git` in its top folder leads is
@@ -112,18 +115,28 @@ impl Files {
         repository(&self.git, git)?.remove_worktree(&at, &worktree(git, &at), true)
     }
 
-    /// What a sandbox needs of the repository of a worktree.
+    /// What a sandbox needs of the repository of a worktree. git leaves out what is mounted, at
+    /// these paths; `at` is where it finds a file that says so.
     ///
     /// # Errors
     ///
     /// What git can say against it.
-    pub fn git_inside(&self, git: &Git, root: &str) -> Result<GitInside, Error> {
+    pub fn git_inside(
+        &self,
+        git: &Git,
+        root: &str,
+        mounted: &[String],
+        at: &str,
+    ) -> Result<GitInside, Error> {
         let root = self.worktree_root(root)?;
         let (repository, worktree) = (repository(&self.git, git)?, worktree(git, &root));
-        repository.prepare(&worktree.name, &worktree.branch)?;
+        repository.check_ways(&root, &worktree)?;
         let shown = sandbox_mounts(&repository, &worktree.name, &worktree.branch)?;
         let common_dir = repository.common_dir().to_owned();
-        Ok(GitInside { common_dir, shown, env: sandbox_environment() })
+        let folders = mounted.iter().map(String::as_str);
+        let excludes = (!mounted.is_empty()).then(|| excludes(folders));
+        let env = sandbox_environment(excludes.as_ref().map(|_| at));
+        Ok(GitInside { common_dir, shown, env, excludes })
     }
 
     /// The real path of a root: git knows no other.

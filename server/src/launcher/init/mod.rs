@@ -17,7 +17,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::sys::signal::SigSet;
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, open, openat2};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2};
 use rustix::mount::{MoveMountFlags, move_mount};
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, getpgrp, kill_process_group};
 
@@ -166,12 +166,19 @@ fn take_terminal(terminal: &OwnedFd) -> io::Result<()> {
     Ok(rustix::process::ioctl_tiocsctty(terminal)?)
 }
 
-/// Moves a mount to its place below the workspace.
+/// Moves a mount to its place below the workspace: a folder over a folder, a file over itself.
 fn place(from: &str, path: &str) -> io::Result<()> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let root = open(WORKSPACE, flags, Mode::empty())?;
+    let any = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let source = fstat(open(from, any, Mode::empty())?)?;
+    let is_folder = FileType::from_raw_mode(source.st_mode) == FileType::Directory;
+    let folder = any | OFlags::DIRECTORY;
+    let root = open(WORKSPACE, folder, Mode::empty())?;
     let never = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let to = openat2(&root, path, flags, Mode::empty(), never)?;
+    let to = openat2(&root, path, if is_folder { folder } else { any }, Mode::empty(), never)?;
+    let there = fstat(&to)?;
+    if !is_folder && (source.st_dev, source.st_ino) != (there.st_dev, there.st_ino) {
+        return Err(io::Error::other("another file is in its place"));
+    }
     let whole = MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     Ok(move_mount(CWD, from, &to, "", whole)?)
 }

@@ -51,6 +51,7 @@ impl Plan<'_, '_> {
             return Err(Rejection::ReadOnly { what });
         }
         let subdir = join_paths(above, &normal_path(subdir)?)?;
+        self.state.check_git_file(workspace, &subdir)?;
         Ok(Desk { workspace: Some(workspace.id), subdir, access })
     }
 }

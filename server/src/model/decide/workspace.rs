@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Plan;
 use crate::model::environment;
+use crate::model::git_file::git_file;
 use crate::model::workspace::normal_path;
 use crate::model::{
     Access, AgentId, Limits, Link, Name, NewView, NewWorkspace, Outcome, Rejection, Source, State,
@@ -96,7 +97,9 @@ impl<'a> Plan<'a, '_> {
             let what = "the depth of views of each other";
             return Err(Rejection::TreeLimit { what, limit: MAX_VIEWS });
         }
-        Ok(View { of: of.id, subdir: normal_path(&new.subdir)?, access: new.access })
+        let subdir = normal_path(&new.subdir)?;
+        self.state.check_git_file(of, &subdir)?;
+        Ok(View { of: of.id, subdir, access: new.access })
     }
 
     pub(super) fn update_workspace(
@@ -153,6 +156,10 @@ impl<'a> Plan<'a, '_> {
         if mount_path.is_empty() {
             let problem = "the root of the workspace cannot be a link";
             return Err(Rejection::PathInvalid { path: mount_path, problem });
+        }
+        self.state.check_git_file(workspace, &mount_path)?;
+        if source.is_git_file() {
+            return Err(git_file(&mount_path));
         }
         if let Some(other) = workspace.overlapping(&mount_path) {
             return Err(Rejection::LinkExists { mount: mount_path, other: other.to_owned() });

@@ -4,6 +4,7 @@ mod budgets;
 mod calls;
 mod cancel;
 mod desks;
+mod git_file;
 mod ledger;
 mod lifecycle;
 mod machine;

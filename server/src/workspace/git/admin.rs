@@ -52,22 +52,36 @@ impl Admin {
     /// Makes sure that git, pointed to this folder, finds no other settings than the repository's
     /// and nothing to wait for.
     pub(super) fn check(&self) -> Result<(), Error> {
+        self.check_settings()?;
+        self.read("HEAD")?;
+        self.open_file("index")?;
+        Ok(())
+    }
+
+    /// Makes sure that git, pointed to this folder, finds no other settings than the repository's.
+    pub(super) fn check_settings(&self) -> Result<(), Error> {
         let tampered = |name, problem| Error::Tampered { path: self.path.join(name), problem };
         match self.read("commondir")? {
             Some(content) if content.trim_ascii_end() == b"../.." => {}
             Some(_) => return Err(tampered("commondir", "it leads to another repository")),
             None => return Err(tampered("commondir", "it is not there")),
         }
-        match rustix::fs::statat(
-            &self.dir,
-            "config.worktree",
-            rustix::fs::AtFlags::SYMLINK_NOFOLLOW,
-        ) {
-            Err(rustix::io::Errno::NOENT) => {}
-            _ => return Err(tampered("config.worktree", "it has settings of its own")),
+        match self.read("config.worktree") {
+            Ok(content) if content.as_ref().is_none_or(Vec::is_empty) => Ok(()),
+            _ => Err(tampered("config.worktree", "it has settings of its own")),
         }
-        self.read("HEAD")?;
-        self.open_file("index")?;
+    }
+
+    /// Makes sure that files have no other names: by those they could be written.
+    pub(super) fn check_sole(&self, names: &[&str]) -> Result<(), Error> {
+        for name in names {
+            let path = || self.path.join(name);
+            let stat = rustix::fs::statat(&self.dir, *name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
+            let stat = stat.map_err(|error| Error::Io { path: path(), error: error.into() })?;
+            if stat.st_nlink != 1 {
+                return Err(Error::Tampered { path: path(), problem: "it has other names" });
+            }
+        }
         Ok(())
     }
 

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use error::{Error, WorkLeft};
-pub use mounts::{sandbox_environment, sandbox_mounts};
+pub use mounts::{excludes, sandbox_environment, sandbox_mounts};
 #[cfg(test)]
 pub(crate) use run::Direct;
 pub use run::{Command, Nobody, Output, Run, RunError};

@@ -6,6 +6,10 @@ use std::path::{Path, PathBuf};
 use super::{Error, Repository, admin, plain};
 use crate::model::Access;
 
+/// What git keeps about a worktree that leads it to a repository and to settings, and that it does
+/// not change: git that runs outside believes it.
+pub(super) const KEPT: [&str; 3] = ["commondir", "gitdir", "config.worktree"];
+
 /// What a sandbox binds, each at the path it has on the host, and in this order: later ones lie
 /// in earlier ones. A worktree names its repository by an absolute path.
 ///
@@ -35,8 +39,10 @@ pub fn sandbox_mounts(
         mounts.push((path, Access::ReadOnly));
     }
     mounts.extend(written(repository, name, branch));
-    let kept = ["objects/pack", "objects/info"];
-    mounts.extend(kept.map(|path| (common.join(path), Access::ReadOnly)));
+    let kept = ["objects/pack", "objects/info"].map(|path| common.join(path));
+    let admin = common.join("worktrees").join(name);
+    let kept = kept.into_iter().chain(KEPT.map(|path| admin.join(path)));
+    mounts.extend(kept.map(|path| (path, Access::ReadOnly)));
     Ok(mounts)
 }
 
@@ -59,15 +65,34 @@ fn written(
 }
 
 /// The environment of git in a sandbox: nothing is tidied up or packed, since that would write
-/// what is read-only there.
-pub fn sandbox_environment() -> Vec<(OsString, OsString)> {
+/// what is read-only there. `excludes` is a file of what it leaves out, if there is one.
+pub fn sandbox_environment(excludes: Option<&str>) -> Vec<(OsString, OsString)> {
     let settings = [
         ("gc.auto", "0"),
         ("maintenance.auto", "false"),
         ("fetch.unpackLimit", "1000000"),
         ("core.logAllRefUpdates", "true"),
     ];
-    plain::as_variables(&settings.map(|(key, value)| (key.into(), value.into())))
+    let all = settings.into_iter().chain(excludes.map(|path| ("core.excludesFile", path)));
+    let all: Vec<_> = all.map(|(key, value)| (key.into(), value.into())).collect();
+    plain::as_variables(&all)
+}
+
+/// A file of what git leaves out (gitignore(5)): folders at these normal paths.
+pub fn excludes<'a>(folders: impl Iterator<Item = &'a str>) -> String {
+    folders.fold(String::new(), |mut text, folder| {
+        text.push('/');
+        for c in folder.chars() {
+            match c {
+                // A line cannot hold one; any letter fits in its place.
+                '\n' | '\r' => text.push('?'),
+                '\\' | '*' | '?' | '[' => text.extend(['\\', c]),
+                c => text.push(c),
+            }
+        }
+        text.push_str("/\n");
+        text
+    })
 }
 
 /// The folder of a branch, below that of all branches.
@@ -91,6 +116,7 @@ impl Repository {
         // Bound read-only, it cannot be replaced inside: references that were packed into a
         // private one would be gone.
         admin::make_file(&self.common_dir, "packed-refs")?;
-        Ok(())
+        // Read where the repository has extensions.worktreeConfig, which may come later.
+        admin::make_file(&self.common_dir.join("worktrees").join(name), "config.worktree")
     }
 }

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use super::admin::{self, Admin};
+use super::mounts::KEPT;
 use super::parse::{self, Head};
 use super::{Error, MAX_LISTED, Repository, WorkLeft};
 
@@ -94,6 +95,29 @@ impl Repository {
         let back = admin.read("gitdir")?.unwrap_or_default();
         let is_mutual = Path::new(parse::line(&back)) == root.join(".git");
         Ok(is_mutual.then(|| name.to_owned()))
+    }
+
+    /// Makes sure that what leads git from a worktree to its repository and back is as git made it,
+    /// before that is shown for reading only.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Tampered`].
+    pub fn check_ways(&self, root: &Path, worktree: &Worktree) -> Result<(), Error> {
+        let Some(admin) = Admin::open(&self.common_dir, &worktree.name)? else {
+            let path = self.common_dir.join("worktrees").join(&worktree.name);
+            return Err(Error::Tampered { path, problem: "it is not there any more" });
+        };
+        admin.check_settings()?;
+        self.prepare(&worktree.name, &worktree.branch)?;
+        admin.check_sole(&KEPT)?;
+        match self.name_at(root)? {
+            Some(name) if name == worktree.name => Ok(()),
+            _ => {
+                let path = root.join(".git");
+                Err(Error::Tampered { path, problem: "it does not lead to its repository" })
+            }
+        }
     }
 
     /// What would be lost with a worktree: what is in no commit, and commits of what is checked

@@ -30,6 +30,9 @@ fn what_a_sandbox_binds_is_as_narrow_as_git_allows() {
             (logs, ReadWrite),
             ("objects/pack", ReadOnly),
             ("objects/info", ReadOnly),
+            ("worktrees/name/commondir", ReadOnly),
+            ("worktrees/name/gitdir", ReadOnly),
+            ("worktrees/name/config.worktree", ReadOnly),
         ]
         .map(|(path, access)| (path.to_owned(), access))
     };
@@ -50,13 +53,14 @@ fn in_sandbox(world: &World, worktree: &Worktree, script: &str) -> Output {
         bwrap.arg(flag).args([&path, &path]);
     }
     bwrap.arg("--bind").args([&world.root, &world.root]).arg("--chdir").arg(&world.root);
+    bwrap.arg("--ro-bind").args([world.root.join(".git"), world.root.join(".git")]);
     bwrap.args(["/bin/sh", "-c", script]);
     bwrap.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", "/nonexistent");
     for name in ["AUTHOR", "COMMITTER"] {
         bwrap.env(format!("GIT_{name}_NAME"), "A").env(format!("GIT_{name}_EMAIL"), "a@b");
     }
     bwrap.env("COMMON", repository.common_dir());
-    bwrap.envs(sandbox_environment());
+    bwrap.envs(sandbox_environment(None));
     bwrap.output().unwrap()
 }
 
@@ -102,6 +106,16 @@ fn in_a_sandbox_commits_work_and_the_rest_of_the_repository_stays_as_it_is() {
         "echo / > $COMMON/objects/info/alternates",
         "mkdir $COMMON/worktrees/other",
         "mv $COMMON/objects $COMMON/gone",
+        "echo /tmp > $COMMON/worktrees/*/commondir",
+        "echo /tmp > $COMMON/worktrees/*/gitdir",
+        "echo '[core]' > $COMMON/worktrees/*/config.worktree",
+        "rm -f $COMMON/worktrees/*/commondir",
+        "mv $COMMON/worktrees/* $COMMON/worktrees/other",
+        "echo x > .git",
+        "rm -f .git",
+        "mv .git gone",
+        "ln .git other",
+        "mv first .git",
         "echo x > $COMMON/HEAD",
         "echo x > $COMMON/../first",
     ];
