@@ -15,6 +15,7 @@ pub mod judge;
 pub mod launch;
 pub mod mail;
 pub mod mcp;
+pub mod model_server;
 pub mod probe;
 pub mod program;
 pub mod remember;
