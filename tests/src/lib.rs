@@ -9,6 +9,7 @@
     reason = "a test may panic, and touches what it tests from outside"
 )]
 
+pub mod agents;
 pub mod harness;
 pub mod hostile;
 pub mod judge;
