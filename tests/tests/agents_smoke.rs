@@ -78,6 +78,9 @@ fn codex(program: &Path, home: &Home, server: &ModelServer) -> Command {
     let mut command = home.command(program);
     command.env("FAKE_KEY", "of-a-test");
     command.args(["exec", "--json", "--skip-git-repo-check", "--ignore-user-config"]);
+    // It would tell its makers of each run, and fetch plugins.
+    command.args(["-c", "analytics.enabled=false", "-c", "check_for_update_on_startup=false"]);
+    command.args(["--disable", "plugins", "--disable", "apps"]);
     command.args(["-m", "fake-1", "-c", "model_provider=\"fake\"", "-c"]);
     command.arg(format!(
         "model_providers.fake={{name=\"fake\",base_url=\"{}/v1\",env_key=\"FAKE_KEY\",\
@@ -121,6 +124,8 @@ fn opencode(program: &Path, home: &Home, server: &ModelServer) -> Command {
     });
     let mut command = home.command(program);
     command.env("OPENCODE_CONFIG_CONTENT", config.to_string());
+    // Where it would look for its library of plugins.
+    command.env("npm_config_registry", server.url());
     for name in ["AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS"] {
         command.env(format!("OPENCODE_DISABLE_{name}"), "1");
     }
