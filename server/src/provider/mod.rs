@@ -3,6 +3,7 @@
 //! Adding one is a file or folder here and a line in [`all`].
 
 pub mod history;
+pub mod lines;
 pub mod program;
 pub mod retry;
 pub mod scripted;

@@ -11,7 +11,6 @@
 //! `docs/program.md` is what the two say to each other. Whatever the process does, it is the turn
 //! that fails.
 
-mod lines;
 mod protocol;
 mod running;
 mod session;
@@ -26,7 +25,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use self::session::Session;
-use super::{Capabilities, Failure, Info, Instance, Objection, Provider, Spec};
+use super::{Capabilities, Failure, Info, Instance, Objection, Provider, Spec, lines};
 use crate::launcher::Launcher;
 
 /// Bounds of programs.

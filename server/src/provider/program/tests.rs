@@ -110,7 +110,7 @@ fn a_line_without_end_is_refused_before_it_takes_room() {
         }
     };
     assert!(pushed <= MAX_LINE + piece.len(), "{pushed}");
-    assert!(matches!(broken, Broken::TooLong(ref start) if start.len() == 80), "{broken}");
+    assert!(matches!(broken, Broken::TooLong(ref start, _) if start.len() == 80), "{broken}");
     let mut lines = Lines::default();
     let text = format!("{{\"type\":\"text\",\"text\":\"{}\"}}", "x".repeat(MAX_LINE - 25));
     assert_eq!(text.len(), MAX_LINE);
