@@ -2,9 +2,16 @@
 //!
 //! Adding one is a file or folder here and a line in [`all`].
 
+pub mod activity;
+pub mod claude_code;
+pub mod failure;
+#[cfg(test)]
+mod fixtures;
 pub mod history;
 pub mod lines;
+pub mod meter;
 pub mod program;
+pub mod progress;
 pub mod retry;
 pub mod scripted;
 

@@ -1,0 +1,7 @@
+//! Claude Code, the CLI.
+
+pub mod protocol;
+pub mod requests;
+#[cfg(test)]
+pub(super) mod tests;
+mod usage;
