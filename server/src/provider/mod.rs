@@ -4,10 +4,12 @@
 
 pub mod activity;
 pub mod claude_code;
+pub mod codex;
 pub mod failure;
 #[cfg(test)]
 mod fixtures;
 pub mod history;
+pub mod jsonrpc;
 pub mod lines;
 pub mod meter;
 pub mod program;

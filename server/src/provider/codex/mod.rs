@@ -1,0 +1,7 @@
+//! Codex, the CLI, by its app-server or by `codex exec --json`.
+
+pub mod app_server;
+pub mod exec;
+mod items;
+#[cfg(test)]
+pub(super) mod tests;
