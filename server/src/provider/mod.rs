@@ -2,6 +2,7 @@
 //!
 //! Adding one is a file or folder here and a line in [`all`].
 
+pub mod acp;
 pub mod activity;
 pub mod claude_code;
 pub mod codex;

@@ -1,0 +1,149 @@
+//! Values of the protocol, as far as they mean something here.
+
+use serde_json::Value;
+
+use super::requests::VERSION;
+use crate::model::Usage;
+use crate::provider::activity::{
+    PermissionKind, PermissionOption, TurnOver, content, number, text,
+};
+use crate::provider::failure::{Failed, FailureKind, body};
+use crate::provider::jsonrpc::Error;
+
+/// What an agent says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Agent {
+    /// Its name; empty if it has none.
+    pub name: String,
+    /// Its version; empty if it has none.
+    pub version: String,
+    /// Whether it can go on with a session, and tells its history then.
+    pub can_load: bool,
+    /// Whether it can go on with a session without that.
+    pub can_resume: bool,
+    /// Whether it can use MCP servers by their URL.
+    pub http_servers: bool,
+    /// How it can be authenticated.
+    pub auth_methods: Vec<String>,
+}
+
+/// Reads the answer to the first request.
+pub(super) fn agent(result: &Value) -> Result<Agent, Failed> {
+    let version = &result["protocolVersion"];
+    if *version != VERSION {
+        let problem = format!("it speaks version {version} of the protocol, not {VERSION}");
+        return Err(Failed::new(FailureKind::Protocol, problem));
+    }
+    let (can, info) = (&result["agentCapabilities"], &result["agentInfo"]);
+    let methods = result["authMethods"].as_array().into_iter().flatten();
+    Ok(Agent {
+        name: text(info, "name").to_owned(),
+        version: text(info, "version").to_owned(),
+        can_load: can["loadSession"] == true,
+        can_resume: can["sessionCapabilities"]["resume"].is_object(),
+        http_servers: can["mcpCapabilities"]["http"] == true,
+        auth_methods: methods.map(|method| text(method, "id").to_owned()).collect(),
+    })
+}
+
+/// Reads why a request was refused.
+pub(super) fn failed(error: &Error) -> Failed {
+    let data = &error.data;
+    let detail = match data {
+        Value::String(detail) => detail.as_str(),
+        _ => [text(data, "message"), text(data, "details")]
+            .into_iter()
+            .find(|detail| !detail.is_empty())
+            .unwrap_or_default(),
+    };
+    let message = match (error.message.as_str(), detail) {
+        (message, "") => message.to_owned(),
+        ("Internal error" | "", detail) => detail.to_owned(),
+        (message, detail) => format!("{message}: {detail}"),
+    };
+    let code = match error.code {
+        -32000 => Some(FailureKind::Auth),
+        -32002 => Some(FailureKind::Gone),
+        -32602 | -32601 => Some(FailureKind::InvalidRequest),
+        // Gemini's is the status of the endpoint.
+        code => FailureKind::of_status(code),
+    };
+    let codex = match &data["codex_error_info"] {
+        Value::Object(info) => info.keys().next().map(String::as_str).unwrap_or_default(),
+        name => name.as_str().unwrap_or_default(),
+    };
+    let (by_words, refused) = (FailureKind::of_text(&message), body(&message));
+    let kind = match by_words {
+        Some(kind @ FailureKind::Overflow) => kind,
+        _ => code
+            .or_else(|| FailureKind::of_name(text(data, "errorKind")))
+            .or_else(|| FailureKind::of_name(codex))
+            .or(by_words)
+            .or(refused.is_some().then_some(FailureKind::InvalidRequest))
+            .unwrap_or(FailureKind::Other),
+    };
+    Failed::new(kind, refused.unwrap_or(message))
+}
+
+/// How a prompt ended that was answered. None for a good end.
+pub(super) fn stopped(result: &Value) -> Option<TurnOver> {
+    let (kind, message) = match text(result, "stopReason") {
+        "end_turn" => return None,
+        "cancelled" => return Some(TurnOver::Cancelled),
+        "max_tokens" => (FailureKind::Limit, "the answer is longer than it may be".to_owned()),
+        "max_turn_requests" => {
+            (FailureKind::Limit, "the turn took more steps than it may".to_owned())
+        }
+        "refusal" => (FailureKind::Refused, "the model declined".to_owned()),
+        other => (FailureKind::Protocol, format!("it stopped for {other:?}, which is no reason")),
+    };
+    Some(TurnOver::Failed(Failed::new(kind, message)))
+}
+
+/// What a prompt used, by its answer. Claude Code tells all of the turn, opencode its last call of
+/// the model, Gemini no more than what went in and out, Codex nothing.
+pub(super) fn used(result: &Value) -> Usage {
+    let usage = &result["usage"];
+    let gemini = &result["_meta"]["quota"]["token_count"];
+    if gemini.is_object() {
+        return Usage {
+            input_tokens: number(gemini, "input_tokens"),
+            output_tokens: number(gemini, "output_tokens"),
+            ..Usage::default()
+        };
+    }
+    Usage {
+        input_tokens: number(usage, "inputTokens"),
+        output_tokens: number(usage, "outputTokens"),
+        cache_read_tokens: number(usage, "cachedReadTokens"),
+        cache_write_tokens: number(usage, "cachedWriteTokens"),
+        ..Usage::default()
+    }
+}
+
+/// What may be answered to a question.
+pub(super) fn options(params: &Value) -> Vec<PermissionOption> {
+    let option = |option: &Value| {
+        let kind = match text(option, "kind") {
+            "allow_once" => PermissionKind::AllowOnce,
+            "allow_always" => PermissionKind::AllowAlways,
+            "reject_once" => PermissionKind::RejectOnce,
+            "reject_always" => PermissionKind::RejectAlways,
+            _ => return None,
+        };
+        let (id, name) = (text(option, "optionId").to_owned(), text(option, "name").to_owned());
+        Some(PermissionOption { id, name, kind })
+    };
+    params["options"].as_array().into_iter().flatten().filter_map(option).collect()
+}
+
+/// What a tool call gave.
+pub(super) fn output(call: &Value) -> String {
+    match content(&call["content"]) {
+        output if !output.is_empty() => output,
+        _ => match &call["rawOutput"]["output"] {
+            Value::Null => content(&call["rawOutput"]),
+            output => content(output),
+        },
+    }
+}

@@ -1,0 +1,340 @@
+//! What agents wrote that speak the protocol, and what is written to them.
+
+use serde_json::{Value, json};
+
+use super::protocol::{Answer, Call, Client};
+use super::requests::{McpServer, Open};
+use crate::model::Usage;
+use crate::provider::activity::{Activity, Decision, Event, RequestId, TurnOver};
+use crate::provider::failure::FailureKind;
+use crate::provider::fixtures::{self, Parser, Step, golden, steps, told};
+use crate::provider::meter::Totals;
+
+pub(in crate::provider) const CAPTURES: &[&str] = &[
+    "acp_cancel_pending_permission_claude",
+    "acp_cancel_pending_permission_codex",
+    "acp_cancel_pending_permission_gemini",
+    "acp_cancel_pending_permission_opencode",
+    "acp_claude_agent_0.49",
+    "acp_codex_zed0.16",
+    "acp_gemini",
+    "acp_load_claude",
+    "acp_load_codex",
+    "acp_load_gemini_replay_after_response",
+    "acp_load_opencode",
+    "acp_opencode",
+];
+
+impl Parser for Client {
+    type Answer = Answer;
+
+    fn runs_at_once(&self) -> bool {
+        false
+    }
+
+    fn given(&mut self, line: &str) -> bool {
+        let Ok(given) = serde_json::from_str::<Value>(line) else { return false };
+        let (method, id) = (given["method"].as_str(), given["id"].as_i64());
+        let session = || given["params"]["sessionId"].as_str().map(str::to_owned);
+        let call = match (method, id) {
+            (Some("initialize"), _) => Call::Initialize,
+            (Some("session/new"), _) => Call::Open { session: None, replays: false },
+            (Some("session/load"), _) => Call::Open { session: session(), replays: true },
+            (Some("session/prompt"), _) => Call::Prompt,
+            (Some(_), Some(_)) => Call::Other("other"),
+            (Some(_), None) => return false,
+            (None, _) => {
+                self.check_answer(&given);
+                return false;
+            }
+        };
+        let is_prompt = call == Call::Prompt;
+        self.expect(id.unwrap(), call);
+        is_prompt
+    }
+
+    fn read(&mut self, line: &str) -> Vec<Event<Answer>> {
+        Self::read(self, line)
+    }
+
+    fn end(&mut self) -> Vec<Event<Answer>> {
+        Self::end(self)
+    }
+}
+
+impl Client {
+    /// What is answered is what was answered when it was captured.
+    fn check_answer(&mut self, given: &Value) {
+        let request: RequestId = serde_json::from_value(given["id"].clone()).unwrap();
+        let decision = match given["result"]["outcome"]["outcome"].as_str() {
+            Some("selected") => Decision::Allow,
+            _ => Decision::Cancel,
+        };
+        if let Some(line) = self.answer(&request, &decision) {
+            assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), *given);
+        }
+    }
+}
+
+fn client(_: &str) -> Client {
+    Client::new(Totals::default())
+}
+
+/// A client with an open session of an agent.
+fn opened(name: &str) -> Client {
+    let mut client = client("");
+    client.initialize("0.1.0");
+    let agent = json!({"protocolVersion": 1, "agentInfo": {"name": name}});
+    client.read(&json!({"id": 0, "result": agent}).to_string());
+    client.open(Open::New, "/ws", &[]);
+    client.read(&json!({"id": 1, "result": {"sessionId": "s"}}).to_string());
+    client
+}
+
+fn update(client: &mut Client, update: &Value) -> Vec<Event<Answer>> {
+    let params = json!({"sessionId": "s", "update": update});
+    client.read(&json!({"method": "session/update", "params": params}).to_string())
+}
+
+#[test]
+fn captures_are_read_as_the_golden_files_say() {
+    golden(CAPTURES, client);
+}
+
+#[test]
+fn it_says_the_same_however_its_output_is_cut() {
+    fixtures::however_it_is_cut(CAPTURES, client);
+}
+
+#[test]
+fn nothing_that_it_writes_breaks_what_is_promised() {
+    fixtures::whatever_it_reads(CAPTURES, client);
+}
+
+#[test]
+fn a_history_that_is_told_again_is_no_output() {
+    for (capture, answer) in [
+        ("acp_load_claude", "Hello from the fake model (11 messages)."),
+        ("acp_load_codex", "Hello from the fake model (12 items)."),
+        ("acp_load_gemini_replay_after_response", "Hello from the fake model (7 contents)."),
+        ("acp_load_opencode", "Hello from the fake model (11 messages)."),
+    ] {
+        let told = told(capture);
+        let texts: Vec<_> = told.iter().filter(|line| line.starts_with("text ")).collect();
+        assert_eq!(texts, [&format!("text {answer:?}")], "{capture}");
+        assert!(!told.iter().any(|line| line.starts_with("tool ")), "{capture}: {told:?}");
+    }
+}
+
+#[test]
+fn gemini_settles_when_its_history_is_told() {
+    let mut client = opened("gemini-cli");
+    assert!(client.is_settled());
+    client.open(Open::Load("s"), "/ws", &[]);
+    client.read(&json!({"id": 2, "result": {}}).to_string());
+    let chunk = json!({
+        "sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "old"},
+    });
+    assert_eq!(update(&mut client, &chunk), [Event::Activity(Activity::Alive)]);
+    assert!(!client.is_settled());
+    update(&mut client, &json!({"sessionUpdate": "available_commands_update"}));
+    assert!(client.is_settled());
+    assert!(matches!(&update(&mut client, &chunk)[..], [Event::Activity(Activity::Delta { .. })]));
+}
+
+#[test]
+fn each_agent_s_errors_have_their_kinds() {
+    for (capture, over) in [
+        ("acp_claude_agent_0.49", "over failed invalid-request \"Internal error: API Error: 400"),
+        ("acp_codex_zed0.16", "over failed invalid-request "),
+        ("acp_gemini", "over failed invalid-request "),
+        ("acp_opencode", "over failed other \"Internal error: fake 400\""),
+    ] {
+        let told = told(capture);
+        assert!(told.iter().any(|line| line.starts_with(over)), "{capture}: {told:?}");
+        let gone = |line: &String| line.starts_with("answer Opened(Err") && line.contains("Gone");
+        assert!(told.iter().any(gone), "{capture}: {told:?}");
+        assert_eq!(told.iter().filter(|line| *line == "over cancelled").count(), 1, "{capture}");
+    }
+}
+
+#[test]
+fn a_tool_is_told_once_with_its_arguments() {
+    for capture in ["acp_claude_agent_0.49", "acp_codex_zed0.16", "acp_gemini", "acp_opencode"] {
+        let told = told(capture);
+        let tools: Vec<_> = told.iter().filter(|line| line.starts_with("tool ")).collect();
+        assert_eq!(tools.len(), 2, "{capture}: {tools:?}");
+        assert!(tools[0].contains("hello from fake"), "{capture}: {tools:?}");
+        assert!(tools[1].contains(" ok \"queued: "), "{capture}: {tools:?}");
+    }
+}
+
+#[test]
+fn each_agent_s_usage_is_booked_where_it_tells_it() {
+    let used = |capture: &str, totals: Totals| {
+        let (mut client, mut used) = (Client::new(totals), Usage::default());
+        for step in steps(capture) {
+            let line = match step {
+                Step::Given(line) => {
+                    client.given(&line);
+                    continue;
+                }
+                Step::Wrote(line) => line,
+            };
+            for event in client.read(&line) {
+                if let Event::Activity(Activity::Used(new)) = event {
+                    used = used.plus(new);
+                }
+            }
+        }
+        (used, client.totals())
+    };
+    let (claude, kept) = used("acp_claude_agent_0.49", Totals::default());
+    assert_eq!((claude.input_tokens, claude.output_tokens, claude.cost_micro_usd), (33, 51, 1504));
+    // It counts anew in each process.
+    assert_eq!(used("acp_load_claude", kept).0.cost_micro_usd, 501);
+    let (opencode, kept) = used("acp_opencode", Totals::default());
+    assert_eq!((opencode.output_tokens, opencode.cost_micro_usd), (34, 122));
+    // It counts on over processes.
+    assert_eq!(used("acp_load_opencode", kept).0.cost_micro_usd, 40);
+    let (gemini, _) = used("acp_gemini", Totals::default());
+    assert_eq!((gemini.input_tokens, gemini.output_tokens), (33, 51));
+    assert!(used("acp_codex_zed0.16", Totals::default()).0.is_zero());
+}
+
+#[test]
+fn a_cancel_answers_every_question() {
+    let mut client = opened("x");
+    client.prompt("hi").unwrap();
+    for id in [json!(0), json!("a")] {
+        let params = json!({"toolCall": {"toolCallId": id.to_string()}, "options": []});
+        let ask = json!({"id": id, "method": "session/request_permission", "params": params});
+        client.read(&ask.to_string());
+    }
+    let lines = client.cancel().unwrap();
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines[0]["method"], "session/cancel");
+    assert_eq!(lines.len(), 3);
+    assert!(lines[1..].iter().all(|line| line["result"]["outcome"]["outcome"] == "cancelled"));
+}
+
+#[test]
+fn a_question_is_answered_by_what_its_options_mean() {
+    let mut client = opened("x");
+    let mut choice = |kinds: &[&str], decision: &Decision| {
+        let option = |(at, kind): (usize, &&str)| json!({"optionId": at.to_string(), "kind": kind});
+        let options: Vec<Value> = kinds.iter().enumerate().map(option).collect();
+        let params = json!({"toolCall": {"toolCallId": "t"}, "options": options});
+        let ask = json!({"id": 5, "method": "session/request_permission", "params": params});
+        client.read(&ask.to_string());
+        let line = client.answer(&RequestId::Number(5), decision).unwrap();
+        let line: Value = serde_json::from_str(&line).unwrap();
+        line["result"]["outcome"]["optionId"].as_str().unwrap_or("cancelled").to_owned()
+    };
+    let all = ["allow_always", "allow_always", "allow_once", "reject_once"];
+    assert_eq!(choice(&all, &Decision::Allow), "2");
+    assert_eq!(choice(&all, &Decision::AllowAlways), "0", "the first one");
+    assert_eq!(choice(&all, &Decision::Reject(String::new())), "3");
+    assert_eq!(choice(&["allow_once"], &Decision::AllowAlways), "0");
+    assert_eq!(choice(&["allow_once"], &Decision::Reject(String::new())), "cancelled");
+}
+
+#[test]
+fn more_questions_than_can_be_kept_are_cancelled() {
+    let mut client = opened("x");
+    let mut ask = |id: usize, text: &str| {
+        let params = json!({"toolCall": {"toolCallId": "t", "title": text}, "options": []});
+        let ask = json!({"id": id, "method": "session/request_permission", "params": params});
+        client.read(&ask.to_string())
+    };
+    let refused = |events: Vec<Event<Answer>>| matches!(&events[..], [Event::Write(_)]);
+    assert!(refused(ask(0, &"x".repeat(2 << 20))), "it is too long");
+    assert!(!(0..64).any(|id| refused(ask(id, "x"))));
+    assert!(refused(ask(64, "x")) && refused(ask(3, "x")), "there is no room, and it is open");
+}
+
+#[test]
+fn files_and_terminals_are_refused() {
+    let mut client = opened("x");
+    for method in ["fs/read_text_file", "fs/write_text_file", "terminal/create", "cursor/ask"] {
+        let asked = client.read(&json!({"id": 9, "method": method, "params": {}}).to_string());
+        let [Event::Write(line)] = &asked[..] else { panic!("{asked:?}") };
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert_eq!((&line["id"], &line["error"]["code"]), (&json!(9), &json!(-32601)));
+    }
+}
+
+#[test]
+fn a_prompt_ends_by_its_stop_reason() {
+    let over = |reason: &str| {
+        let mut client = opened("x");
+        client.prompt("hi").unwrap();
+        let line = json!({"id": 2, "result": {"stopReason": reason}}).to_string();
+        match client.read(&line).pop() {
+            Some(Event::Over(TurnOver::Failed(failed))) => Some(failed.kind),
+            Some(Event::Over(_)) => None,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(over("end_turn"), None);
+    assert_eq!(over("cancelled"), None);
+    assert_eq!(over("refusal"), Some(FailureKind::Refused));
+    assert_eq!(over("max_tokens"), Some(FailureKind::Limit));
+    assert_eq!(over("max_turn_requests"), Some(FailureKind::Limit));
+    assert_eq!(over("tired"), Some(FailureKind::Protocol));
+}
+
+#[test]
+fn another_version_is_refused() {
+    let mut client = client("");
+    client.initialize("0.1.0");
+    let events = client.read(&json!({"id": 0, "result": {"protocolVersion": 2}}).to_string());
+    let [Event::Answer(Answer::Ready(Err(failed)))] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(failed.kind, FailureKind::Protocol);
+}
+
+#[test]
+fn requests_are_those_that_were_captured() {
+    let given = |capture: &str, at: usize| {
+        let given = steps(capture).into_iter().filter_map(|step| match step {
+            Step::Given(line) => serde_json::from_str::<Value>(&line).ok(),
+            Step::Wrote(_) => None,
+        });
+        given.collect::<Vec<_>>()[at].clone()
+    };
+    let value = |line: &str| serde_json::from_str::<Value>(line).unwrap();
+    let capture = "acp_opencode";
+    let mut client = client("");
+    assert_eq!(value(&client.initialize("0.1.0")), given(capture, 0));
+    assert_eq!(client.prompt("x"), None, "no session yet");
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let server = McpServer::Stdio {
+        name: "substrat".to_owned(),
+        command: "python3".to_owned(),
+        args: vec!["/opt/fake/mcp_stub.py".to_owned()],
+        env: vec![pair("SUBSTRAT_AGENT", "alice"), pair("MCP_LOG", "/opt/fake/mcp.log")],
+    };
+    assert_eq!(value(&client.open(Open::New, "/ws", &[server])), given(capture, 1));
+    let session = given(capture, 2)["params"]["sessionId"].clone();
+    client.read(&json!({"id": 1, "result": {"sessionId": session}}).to_string());
+    assert_eq!(value(&client.prompt("SIMPLE hi").unwrap()), given(capture, 2));
+    let cancel = given(capture, 6);
+    assert_eq!(cancel["method"], "session/cancel");
+    assert_eq!(value(&client.cancel().unwrap()), cancel);
+    let mut loading = Client::new(Totals::default());
+    loading.initialize("");
+    let load = given("acp_load_opencode", 1);
+    let id = load["params"]["sessionId"].as_str().unwrap().to_owned();
+    let mut sent = value(&loading.open(Open::Load(&id), "/ws", &[]));
+    sent["params"]["mcpServers"] = load["params"]["mcpServers"].clone();
+    assert_eq!(sent, load);
+    let http = McpServer::Http {
+        name: "h".to_owned(),
+        url: "http://x".to_owned(),
+        headers: vec![pair("a", "b")],
+    };
+    assert_eq!(
+        http.to_json(),
+        json!({"type": "http", "name": "h", "url": "http://x", "headers": [{"name": "a", "value": "b"}]}),
+    );
+}
