@@ -6,6 +6,7 @@ pub mod acp;
 pub mod activity;
 pub mod claude_code;
 pub mod codex;
+pub mod cursor_agent;
 pub mod failure;
 #[cfg(test)]
 mod fixtures;

@@ -1,0 +1,5 @@
+//! cursor-agent, the CLI.
+
+pub mod protocol;
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,145 @@
+//! What cursor-agent writes, as far as public descriptions tell.
+
+use serde_json::{Value, json};
+
+use super::protocol::{Answer, Stream};
+use crate::provider::activity::{Activity, Event, TurnOver};
+use crate::provider::failure::FailureKind;
+use crate::provider::fixtures::{self, Parser, golden, told};
+
+pub(in crate::provider) const CAPTURES: &[&str] = &["cursor_synthetic"];
+
+impl Parser for Stream {
+    type Answer = Answer;
+
+    fn read(&mut self, line: &str) -> Vec<Event<Answer>> {
+        Self::read(self, line)
+    }
+
+    fn end(&mut self) -> Vec<Event<Answer>> {
+        Self::end(self)
+    }
+}
+
+fn stream(_: &str) -> Stream {
+    Stream::default()
+}
+
+fn read(lines: &[Value]) -> Vec<Event<Answer>> {
+    let mut stream = Stream::default();
+    let events = lines.iter().flat_map(|line| stream.read(&line.to_string()));
+    events.filter(|event| *event != Event::Activity(Activity::Alive)).collect()
+}
+
+fn said(text: &str, timestamp: bool, call: bool) -> Value {
+    let mut event =
+        json!({"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}});
+    if timestamp {
+        event["timestamp_ms"] = json!(1);
+    }
+    if call {
+        event["model_call_id"] = json!("m");
+    }
+    event
+}
+
+#[test]
+fn captures_are_read_as_the_golden_files_say() {
+    golden(CAPTURES, stream);
+}
+
+#[test]
+fn it_says_the_same_however_its_output_is_cut() {
+    fixtures::however_it_is_cut(CAPTURES, stream);
+}
+
+#[test]
+fn nothing_that_it_writes_breaks_what_is_promised() {
+    fixtures::whatever_it_reads(CAPTURES, stream);
+}
+
+#[test]
+fn text_that_comes_again_is_told_once() {
+    let told = told("cursor_synthetic");
+    let texts: Vec<&String> = told.iter().filter(|line| line.starts_with("text ")).collect();
+    assert_eq!(texts, ["text \"Telling bob.\"", "text \"Done.\""]);
+    let texts = |lines: &[Value]| -> Vec<String> {
+        let text = |event| match event {
+            Event::Activity(Activity::Text { text, .. }) => Some(text),
+            _ => None,
+        };
+        read(lines).into_iter().filter_map(text).collect()
+    };
+    // The last one may hold all that the turn said.
+    let all = [said("a", true, false), said("a", true, true), said("b ", true, false)];
+    assert_eq!(texts(&[&all[..], &[said("ab ", false, false)]].concat()), ["a", "b "]);
+    assert_eq!(texts(&[said("whole", true, true)]), ["whole"]);
+}
+
+#[test]
+fn a_plain_line_is_what_it_failed_for() {
+    let mut stream = Stream::default();
+    let notice = stream.read("stderr: T: Rate limit reached, try again in 5s");
+    assert!(matches!(&notice[..], [Event::Activity(Activity::Notice(_))]), "{notice:?}");
+    let events = stream.end();
+    let Some(Event::Over(TurnOver::Failed(failed))) = events.last() else { panic!("{events:?}") };
+    assert_eq!(failed.kind, FailureKind::RateLimit);
+    assert_eq!(failed.retry_after.map(|wait| wait.as_secs()), Some(5));
+    let events = Stream::default().end();
+    let Some(Event::Over(TurnOver::Failed(failed))) = events.last() else { panic!("{events:?}") };
+    assert_eq!(failed.kind, FailureKind::Killed);
+}
+
+#[test]
+fn a_result_says_whether_the_turn_went_well() {
+    let over = |result: Value| match read(&[result]).pop() {
+        Some(Event::Over(over)) => over,
+        other => panic!("{other:?}"),
+    };
+    let failed = |result: Value| match over(result) {
+        TurnOver::Failed(failed) => (failed.kind, failed.message),
+        other => panic!("{other:?}"),
+    };
+    let error = json!({"type": "result", "subtype": "error", "is_error": true, "result": "no"});
+    assert_eq!(failed(error), (FailureKind::Other, "no".to_owned()));
+    let silent = json!({"type": "result", "subtype": "success"});
+    assert_eq!(failed(silent).1, "it failed without a word");
+    let good = json!({"type": "result", "subtype": "success", "is_error": false, "inputTokens": 7});
+    let events = read(&[json!({"type": "error", "message": "passing"}), good]);
+    assert!(matches!(
+        &events[..],
+        [Event::Activity(Activity::Used(_)), Event::Over(TurnOver::Completed { .. })]
+    ));
+}
+
+#[test]
+fn tools_are_read_in_each_of_their_shapes() {
+    let ended = |call: Value| {
+        let events = read(&[
+            json!({"type": "tool_call", "subtype": "completed", "call_id": "c", "tool_call": call}),
+        ]);
+        let [
+            Event::Activity(Activity::ToolStarted { tool, .. }),
+            Event::Activity(Activity::ToolEnded { ok, output, .. }),
+        ] = &events[..]
+        else {
+            panic!("{events:?}");
+        };
+        (tool.clone(), *ok, output.clone())
+    };
+    let shell = json!({"exitCode": 1, "stdout": "out", "stderr": "err"});
+    assert_eq!(
+        ended(json!({"toolCallId": "c", "shellToolCall": {"result": {"success": shell}}})),
+        ("shell".to_owned(), false, "out\nerr".to_owned()),
+    );
+    let error = json!({"error": {"errorMessage": "no such file"}});
+    assert_eq!(
+        ended(json!({"readToolCall": {"args": {"path": "x"}, "result": error}})),
+        ("read".to_owned(), false, "no such file".to_owned()),
+    );
+    let mcp =
+        json!({"args": {"serverIdentifier": "s", "toolName": "t"}, "result": {"success": {}}});
+    assert_eq!(ended(json!({"mcpToolCall": mcp})), ("s.t".to_owned(), true, String::new()));
+    let function = json!({"function": {"name": "f", "arguments": "{}"}});
+    assert_eq!(ended(function).0, "f");
+}
