@@ -111,3 +111,39 @@ impl Lines {
         Broken::TooLong(quote(&line[..line.len().min(MAX_QUOTE)]), self.max)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_a_character_is_replaced_where_that_is_allowed() {
+        let (mut strict, mut lenient) = (Lines::default(), Lines::lenient());
+        for piece in [&b"caf\xc3"[..], b"\n\xf0\x9f", b"\xa6\x80\n"] {
+            strict.push(piece);
+            lenient.push(piece);
+        }
+        assert!(matches!(strict.next(), Some(Err(Broken::NotText(_)))));
+        assert_eq!(lenient.next(), Some(Ok("caf\u{fffd}".to_owned())));
+        assert_eq!(strict.next(), Some(Ok("\u{1f980}".to_owned())));
+        assert_eq!(lenient.next(), Some(Ok("\u{1f980}".to_owned())));
+    }
+
+    #[test]
+    fn a_long_line_ends_somewhere_and_its_room_is_given_back() {
+        let (mut lines, piece) = (Lines::lenient(), vec![b'x'; 1 << 20]);
+        for _ in 0..32 {
+            lines.push(&piece);
+            assert_eq!(lines.next(), None);
+        }
+        lines.push(b"\n");
+        assert_eq!(lines.next().unwrap().unwrap().len(), MAX_LONG_LINE);
+        lines.push(b"y\n");
+        assert!(lines.bytes.capacity() <= 2 * MAX_KEPT, "{}", lines.bytes.capacity());
+        assert_eq!(lines.next(), Some(Ok("y".to_owned())));
+        for _ in 0..33 {
+            lines.push(&piece);
+        }
+        assert!(matches!(lines.next(), Some(Err(Broken::TooLong(_, MAX_LONG_LINE)))));
+    }
+}
