@@ -92,7 +92,8 @@ fn sources(folder: &str) -> BTreeMap<String, String> {
         for entry in fs::read_dir(&folder).into_iter().flatten() {
             let path = entry.expect("an entry").path();
             if path.is_dir() {
-                folders.push(path);
+                // What fuzzing builds lies beside its sources.
+                folders.extend((!path.ends_with("target")).then_some(path));
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let name = path.strip_prefix(root()).expect("below the root");
                 let text = fs::read_to_string(&path).expect("a source");
