@@ -293,14 +293,18 @@ async fn serve(
     // Streams that watch end with the server; they get a moment to say goodbye.
     let _ = stop.send(());
     let _ = tokio::time::timeout(Duration::from_millis(500), server).await;
-    tokio::task::spawn_blocking(move || {
-        worker_handle.close();
-        journal_handle.close();
-    })
-    .await
-    .map_err(|error| RunError::Serve(error.to_string()))?;
+    close(journal_handle, worker_handle).await?;
     tracing::info!(sequence, "stopped cleanly");
     Ok(())
+}
+
+/// Has what is durable written where it belongs, and ends its threads.
+async fn close(journal: Journal, worker: Worker) -> Result<(), RunError> {
+    let closing = tokio::task::spawn_blocking(move || {
+        worker.close();
+        journal.close();
+    });
+    closing.await.map_err(|error| RunError::Serve(error.to_string()))
 }
 
 /// What starts the processes of agents. Those of a daemon that was killed are ended.

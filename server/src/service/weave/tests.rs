@@ -332,7 +332,8 @@ fn a_watcher_sees_what_befalls_processes_but_not_that_one_ended_well() {
     let turn_id = TurnId::from_u64(1);
     let exited = |status: &str, reason: Option<&str>| {
         let (status, reason) = (status.to_owned(), reason.map(str::to_owned));
-        let event = ProcessExited { turn_id: Some(turn_id), pid: 7, status, reason };
+        let event =
+            ProcessExited { turn_id: Some(turn_id), workspace_id: None, pid: 7, status, reason };
         process(&event.into()).map(|notice| notice.text)
     };
     assert_eq!(exited("exit 0", None), None);
@@ -346,7 +347,7 @@ fn a_watcher_sees_what_befalls_processes_but_not_that_one_ended_well() {
     let hit = LimitHit { turn_id: None, workspace_id, limit, detail };
     let told = process(&hit.into()).unwrap();
     assert_eq!((told.event.as_str(), told.turn_id.as_str()), ("limit.hit", ""));
-    assert_eq!(told.text, "limit of open_files met: 512 files");
+    assert_eq!(told.text, "limit of open files met: 512 files");
     let off = process(&SandboxOff { turn_id, reason: "why".to_owned() }.into()).unwrap();
     assert_eq!((off.event.as_str(), off.turn_id), ("sandbox.off", turn_id.to_string()));
 }
