@@ -119,6 +119,7 @@ impl Engine {
             outputs: Outputs::default(),
             archive,
             providers: parts.providers,
+            files: parts.files.clone(),
             draining: watch::Sender::new(false),
             calls: AtomicU64::new(ids.next_u128() as u64),
             history_bytes: parts.limits.history_bytes,

@@ -7,7 +7,7 @@ use super::shell::Met;
 use crate::launcher::limits::Hit;
 use crate::model::{
     AgentId, CallId, Command, Effect, Json, Name, RunCommand, SessionId, Tool, TurnId, World,
-    offered, recent,
+    recent,
 };
 use crate::provider::Spec;
 use crate::workspace::Files;
@@ -39,7 +39,8 @@ impl Driver {
                 let output = outputs.get(agent).filter(|output| output.turn_seq == seq);
                 let output = output.unwrap_or_else(|| outputs.begin(agent, seq));
                 let agent = self.core.state().agent(agent);
-                let tools = agent.map(|agent| offered(agent).collect()).unwrap_or_default();
+                let tools = agent.map(|agent| self.handle.offered(agent).into());
+                let tools = tools.unwrap_or_default();
                 let turn = Turn { id: turn, prompt, messages, world, tools, output };
                 if !self.runners.start_turn(session, turn) {
                     self.lost(session);

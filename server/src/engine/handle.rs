@@ -10,10 +10,11 @@ use super::core::Tell;
 use super::output::Outputs;
 use super::{Archive, CheckpointDone, Feed};
 use crate::model::{
-    AgentId, Answered, CallFailure, Command, Excess, FailureClass, Json, Outcome, Rejection,
-    Request, State, TurnId,
+    Agent, AgentId, Answered, CallFailure, Command, Excess, FailureClass, Json, Outcome, Rejection,
+    Request, State, ToolSpec, TurnId, offered,
 };
 use crate::provider::Provider;
+use crate::workspace::Files;
 
 /// Why something was not done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -177,6 +178,7 @@ pub(super) struct Shared {
     pub(super) outputs: Outputs,
     pub(super) archive: Arc<dyn Archive>,
     pub(super) providers: Vec<Arc<dyn Provider>>,
+    pub(super) files: Files,
     pub(super) draining: watch::Sender<bool>,
     pub(super) calls: AtomicU64,
     pub(super) history_bytes: usize,
@@ -305,6 +307,13 @@ impl Handle {
     /// The providers.
     pub fn providers(&self) -> &[Arc<dyn Provider>] {
         &self.shared.providers
+    }
+
+    /// The tools that an agent is offered.
+    pub fn offered(&self, agent: &Agent) -> Vec<&'static ToolSpec> {
+        let mut known = self.providers().iter().map(|provider| provider.info());
+        let own = known.find(|known| *known.name == *agent.session.provider);
+        offered(agent, own.is_some_and(|own| own.capabilities.native_tools)).collect()
     }
 }
 

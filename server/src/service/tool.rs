@@ -15,7 +15,7 @@ use tonic::{Request, Response, Status};
 use super::status::{Reason, invalid, refused, rejected, unreadable};
 use super::{convert, incoming, layers, request, socket};
 use crate::engine::{CallError, Handle, ToolSocket, ToolSockets};
-use crate::model::{AgentId, CallFailure, Json, Rejection, SessionId, ToolSpec, offered};
+use crate::model::{AgentId, CallFailure, Json, Rejection, SessionId, ToolSpec};
 
 /// The tools of one agent. Who reaches this is that agent; there is no way to say otherwise.
 #[derive(Clone)]
@@ -29,12 +29,9 @@ struct Tools {
 impl Tools {
     /// The tools that the agent is offered.
     async fn offered(&self) -> Result<Vec<&'static ToolSpec>, Status> {
-        let id = self.agent;
+        let (id, engine) = (self.agent, self.engine.clone());
         let tools = self.engine.read(move |state| {
-            state
-                .live_agent(id)
-                .map(|agent| offered(agent).collect())
-                .ok_or(Rejection::no_agent(id))
+            state.live_agent(id).map(|agent| engine.offered(agent)).ok_or(Rejection::no_agent(id))
         });
         tools.await.map_err(|no| refused(&no))?.map_err(|no| rejected(&no))
     }

@@ -164,8 +164,9 @@ fn an_agent_is_offered_what_can_work_for_it() {
     let workspace = Some("desk".to_owned());
     let agent = NewAgent { name: "clerk".into(), workspace, ..NewAgent::default() };
     world.run(Command::CreateAgent { agent, parent: None }).expect("a clerk");
-    let offers =
-        |agent: &str, tool: &str| offered(world.agent(agent)).any(|offer| offer.name == tool);
+    let offers = |agent: &str, tool: &str| {
+        offered(world.agent(agent), false).any(|offer| offer.name == tool)
+    };
     for tool in ["broadcast", "complete"] {
         assert!(offers("helper", tool) && !offers("lead", tool) && !offers("clerk", tool));
     }
