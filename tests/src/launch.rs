@@ -66,6 +66,7 @@ impl Bench {
         World {
             workspace: WorkspaceId::from_u128(1),
             mounts: all,
+            links: BTreeMap::new(),
             network: false,
             env: BTreeMap::new(),
             limits: Limits::default(),

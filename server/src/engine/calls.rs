@@ -22,6 +22,8 @@ use crate::provider::Objection;
 const UNKNOWN: &str = "[Interrupted: outcome unknown]";
 /// The tool whose instructions a provider looks at first.
 const SPAWN: &str = "spawn_agent";
+/// The tools that show folders, which are looked for first.
+const SHOWING: [&str; 3] = ["create_workspace", "link_dir", "link_from"];
 
 fn unknown() -> CallError {
     CallError::Failed(CallFailure { error: UNKNOWN.to_owned(), reason: None })
@@ -184,6 +186,7 @@ impl Handle {
         let call = CallId::from_u64(mix(self.shared.calls.fetch_add(1, Ordering::Relaxed)));
         let objection = match tool {
             SPAWN => self.objection(agent, &args).await,
+            tool if SHOWING.contains(&tool) => self.unseen(agent, tool, &args).await,
             _ => None,
         };
         let output = self.shared.outputs.get(agent);
@@ -226,6 +229,17 @@ impl Handle {
             }
             Objection::Model(problem) => Rejection::ModelInvalid { name: new.name, problem },
         })
+    }
+
+    /// What keeps folders from being shown as a tool is to show them.
+    async fn unseen(&self, agent: AgentId, tool: &str, args: &Json) -> Option<Rejection> {
+        let tool = Tool::parse(tool, args.get()).ok()?;
+        let looks = self.read(move |state| state.looks_of_call(agent, &tool)).await.ok()?;
+        let files = self.shared.files.clone();
+        let looked = tokio::task::spawn_blocking(move || {
+            looks.iter().find_map(|look| files.look(look).err())
+        });
+        looked.await.unwrap_or_else(|panic| Some(Rejection::Bug { what: panic.to_string() }))
     }
 
     /// The result of a call, from the log.

@@ -1,6 +1,9 @@
 //! Why a process was not started.
 
+use std::borrow::Cow;
 use std::io;
+
+use crate::model::{LinkPlace, Short};
 
 /// Why a process was not started.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -9,12 +12,14 @@ pub enum Error {
     #[error("no process can be started without a sandbox here: {0}")]
     Unavailable(Unavailable),
     /// A folder that is to be seen is not there, or is something else.
-    #[error("{path:?} cannot be shown in the workspace: {problem}")]
+    #[error("{} cannot be shown in the workspace: {problem}", Short(.path))]
     Mount {
         /// Where it was to be seen; empty for the root.
         path: String,
         /// What is wrong with it.
         problem: String,
+        /// The link that shows it, if one does.
+        link: Option<LinkPlace>,
     },
     /// It is to see more folders than can be shown.
     #[error("{count} folders cannot be shown in a workspace; {limit} can, links of views included")]
@@ -44,25 +49,39 @@ pub enum Error {
 
 impl Error {
     /// What to do next.
-    pub fn hint(&self) -> &'static str {
-        match self {
+    pub fn hint(&self) -> Cow<'static, str> {
+        if let Self::Mount { link: Some(link), .. } = self {
+            return format!("put it right, or remove the link with {}", unlink(link)).into();
+        }
+        Cow::Borrowed(match self {
             Self::Unavailable(_) => {
                 "mend that, or set sandbox.policy to \"preferred\" or \"off\" and let agents out"
             }
-            Self::Mount { .. } => "put the folder back, or remove the link to it",
+            Self::Mount { .. } => "put it right",
             Self::TooManyMounts { .. } => "remove links",
             Self::Command { .. } => {
                 "a sandbox shows the host's /usr and the workspace; name a program of these, or \
                  add its folder to sandbox.system_paths"
             }
             Self::Setup { .. } => "try it again; if it stays, look at the daemon's log",
-        }
+        })
     }
 
     /// The failure of a step.
     pub(super) fn step(step: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |error| Self::Setup { step: step.to_owned(), problem: error.to_string() }
     }
+}
+
+/// The command that removes a link, as it is typed.
+fn unlink(LinkPlace { workspace, path }: &LinkPlace) -> String {
+    let dashes = if path.starts_with('-') { "-- " } else { "" };
+    // What does not fit on a line is looked up.
+    let path = match path.len() <= 200 && !path.contains(char::is_control) {
+        true => shell_words::quote(path),
+        false => Cow::Borrowed("MOUNT_PATH"),
+    };
+    format!("\"substratctl workspace unlink {workspace} {dashes}{path}\"")
 }
 
 /// Why there is no sandbox, and what mends that.

@@ -382,7 +382,7 @@ impl Launcher {
         let looked = looked.await;
         let looked =
             looked.map_err(|error| Error::step("looking at its repository")(error.into()))?;
-        let unseen = |problem: String| Error::Mount { path: repo.clone(), problem };
+        let unseen = |problem: String| Error::Mount { path: repo.clone(), problem, link: None };
         let inside = looked.map_err(|no| unseen(no.to_string()))?;
         let at = inside.common_dir.to_string_lossy().into_owned();
         launch.private.push(at);
@@ -522,7 +522,8 @@ impl Launcher {
 }
 
 fn unseen(no: Unseen) -> Error {
-    Error::Mount { path: no.path, problem: no.problem }
+    let Unseen { path, problem, link } = no;
+    Error::Mount { path, problem, link }
 }
 
 /// Gives a program a second name, under which it stays when its file is replaced. Where that is

@@ -52,6 +52,7 @@ impl Outer {
             let missing = |error: io::Error| Error::Mount {
                 path: bind.host.display().to_string(),
                 problem: error.to_string(),
+                link: None,
             };
             let fd = hold(match bind.follows_links {
                 true => open_path(&bind.host).map_err(missing)?,

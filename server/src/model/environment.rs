@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Rejection;
+use super::{Rejection, Short};
 
 /// Most variables of a workspace.
 const MAX_COUNT: usize = 256;
@@ -41,6 +41,19 @@ pub fn check(env: &BTreeMap<String, String>) -> Result<(), Rejection> {
         }
     }
     Ok(())
+}
+
+/// Checks names of variables that are to be removed.
+pub(super) fn check_names<'a>(names: impl Iterator<Item = &'a String>) -> Result<(), Rejection> {
+    let hint = "use names of letters, digits and _, without a value";
+    let mut names = names;
+    match names.find(|name| !is_name(name)) {
+        Some(odd) => {
+            let problem = format!("{} is not the name of a variable", Short(odd));
+            Err(Rejection::WorkspaceInvalid { problem, hint })
+        }
+        None => Ok(()),
+    }
 }
 
 fn is_name(name: &str) -> bool {

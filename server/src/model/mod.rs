@@ -25,6 +25,7 @@ mod git_file;
 mod id;
 mod leftover;
 mod limits;
+mod look;
 mod message;
 mod multicast;
 mod name;
@@ -40,6 +41,7 @@ mod request;
 mod routing;
 mod schedule;
 mod session;
+mod short;
 mod slots;
 mod state;
 mod subscription;
@@ -68,6 +70,7 @@ pub use event::*;
 pub use id::*;
 pub use leftover::Leftover;
 pub use limits::{LimitKind, Limits};
+pub use look::Look;
 pub use message::{Kind, Message, Party, Priority};
 pub use multicast::{Multicast, Sent};
 pub use name::Name;
@@ -79,11 +82,12 @@ pub use record::{
     CrashPoint, ExecutionEvent, ExecutionEventType, ExecutionHeader, ExecutionRecord,
     FinalResponse, More, ProcessReport, Recorder, RouterDecision, TurnState, crash_point,
 };
-pub use rejection::Rejection;
+pub use rejection::{LINK_IN_HOME, LINK_MISSING, LINK_NOT_A_FOLDER, Rejection};
 pub use reminder::Reminder;
 pub use request::{Answered, Outcome, Request, Requests};
 pub use schedule::next_step;
 pub use session::{Session, SessionRecord, SessionState};
+pub use short::Short;
 pub use slots::PoolUse;
 pub use state::{Snapshot, State};
 pub use subscription::{Doing, Notice, Pattern, Subscription};
@@ -95,4 +99,4 @@ pub use workspace::{
     Access, Git, Link, NewView, NewWorkspace, View, Workspace, covers,
     normal_path as workspace_path,
 };
-pub use world::{Mount, Source, World};
+pub use world::{LinkPlace, Mount, Source, World};

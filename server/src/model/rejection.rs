@@ -1,6 +1,6 @@
 //! Every legal "no" of the core.
 
-use super::{AgentId, Excess, Name, Stage, TurnId};
+use super::{AgentId, Excess, Name, Short, Stage, TurnId};
 
 /// Why a command changes nothing. The text says what is wrong; [`Rejection::hint`] what to do, and
 /// [`Rejection::code`] names the variant.
@@ -294,7 +294,7 @@ pub enum Rejection {
         name: Name,
     },
     /// There is no such workspace.
-    #[error("no workspace {reference:?}")]
+    #[error("no workspace {}", Short(.reference))]
     WorkspaceNotFound {
         /// What was asked for.
         reference: String,
@@ -334,13 +334,20 @@ pub enum Rejection {
         name: String,
     },
     /// An agent does not take away a link of USER.
-    #[error("the link at {mount:?} was made by USER")]
+    #[error("the link at {} was made by USER", Short(.mount))]
     LinkNotYours {
         /// Where it is seen.
         mount: String,
     },
     /// A link is in the way.
-    #[error("mount path {mount:?} overlaps the link at {other:?}")]
+    #[error(
+        "{}",
+        if mount == other {
+            format!("there is already a link at {}", Short(.mount))
+        } else {
+            format!("mount path {} overlaps the link at {}", Short(.mount), Short(.other))
+        }
+    )]
     LinkExists {
         /// What was asked for.
         mount: String,
@@ -348,21 +355,35 @@ pub enum Rejection {
         other: String,
     },
     /// There is no such link.
-    #[error("nothing is linked at {mount:?}")]
+    #[error("nothing is linked at {}", Short(.mount))]
     LinkNotFound {
         /// What was asked for.
         mount: String,
+        /// Where something is, for who may know.
+        known: Vec<String>,
     },
     /// The host folder must not be shown.
-    #[error("{path:?} cannot be linked: {problem}")]
+    #[error("{} cannot be linked: {problem}", Short(.path))]
     LinkForbidden {
         /// The host folder.
         path: String,
         /// Why.
         problem: &'static str,
     },
+    /// A folder is not there, or cannot be shown where it is to be seen.
+    #[error("{} cannot be shown in workspace {workspace:?}: {problem}", Short(.path))]
+    MountFailed {
+        /// The workspace.
+        workspace: Name,
+        /// The folder or the place, as it is seen there.
+        path: String,
+        /// What is wrong with it.
+        problem: String,
+        /// What to do next.
+        hint: &'static str,
+    },
     /// The path breaks the rules.
-    #[error("path {path:?} is refused: {problem}")]
+    #[error("path {} is refused: {problem}", Short(.path))]
     PathInvalid {
         /// The path.
         path: String,
@@ -393,6 +414,13 @@ pub enum Rejection {
         what: String,
     },
 }
+
+/// What is to be linked is not there.
+pub const LINK_MISSING: &str = "it does not exist or cannot be reached";
+/// What is to be linked is something else.
+pub const LINK_NOT_A_FOLDER: &str = "it is not a folder";
+/// What is to be linked would show the daemon's files.
+pub const LINK_IN_HOME: &str = "it holds, or lies in, the daemon's home";
 
 impl Rejection {
     /// No agent of that id; where an id was handed out and its agent is gone.
@@ -501,17 +529,55 @@ impl Rejection {
             }
             Self::LinkNotYours { .. } => "leave it, or have USER remove it".into(),
             Self::LinkExists { .. } => "choose another mount path, or unlink that one".into(),
-            Self::LinkNotFound { .. } => "show the workspace to see its links".into(),
-            Self::LinkForbidden { .. } => {
-                "choose a folder that is there, outside of the daemon's home, with nothing linked \
-                 below it"
-                    .into()
-            }
-            Self::PathInvalid { .. } => "use a path relative to the root of the workspace".into(),
+            Self::LinkNotFound { known, .. } => links_there(known),
+            Self::LinkForbidden { path, problem } => instead(path, problem).into(),
+            Self::MountFailed { hint, .. } => (*hint).into(),
+            Self::PathInvalid { path, .. } => relative(path).into(),
             Self::RequestIdReused { .. } => "use a new request id for a new request".into(),
             Self::RecordTooLarge { .. } => "ask for less at once".into(),
             Self::Draining => "try again when the daemon runs again".into(),
             Self::Bug { .. } => "please report it with the daemon's log".into(),
         }
+    }
+}
+
+/// What can be unlinked.
+fn links_there(known: &[String]) -> String {
+    let few: Vec<String> = known.iter().take(5).map(|path| Short(path).to_string()).collect();
+    match known.len().saturating_sub(few.len()) {
+        _ if few.is_empty() => "show the workspace to see its links".to_owned(),
+        0 => format!("there are links at {}", few.join(", ")),
+        more => format!("there are links at {} and {more} more", few.join(", ")),
+    }
+}
+
+/// What can be linked instead.
+fn instead(path: &str, problem: &str) -> &'static str {
+    match problem {
+        LINK_NOT_A_FOLDER => "link the folder that it is in",
+        LINK_IN_HOME => {
+            "choose a folder beside the daemon's home; another workspace is shown with \
+             \"substratctl workspace view\""
+        }
+        LINK_MISSING if path.contains("/~") => {
+            "write it without quotes: a shell puts the home folder in place of ~"
+        }
+        LINK_MISSING => "make the folder first, or correct its path",
+        _ => "choose a folder of files, with nothing linked below it",
+    }
+}
+
+/// What a path is to be.
+fn relative(path: &str) -> &'static str {
+    match path {
+        inside if inside.starts_with("/workspace/") => {
+            "leave out \"/workspace/\": a path is relative to the root of the workspace"
+        }
+        absolute if absolute.starts_with('/') => {
+            "use a path relative to the root of the workspace, without \"/\" at its beginning"
+        }
+        long if long.len() > 255 => "use a shorter path, relative to the root of the workspace",
+        "" | "." => "name a folder in it, such as \"docs\"",
+        _ => "use a path relative to the root of the workspace",
     }
 }

@@ -181,8 +181,7 @@ const MAX_PARTS: usize = 128;
 /// Brings a path inside a workspace into its normal form: relative, parts joined by one `/`. The
 /// root is the empty text.
 pub fn normal_path(path: &str) -> Result<String, Rejection> {
-    let refuse =
-        |problem| Rejection::PathInvalid { path: path.chars().take(200).collect(), problem };
+    let refuse = |problem| Rejection::PathInvalid { path: path.to_owned(), problem };
     if path.len() > MAX_PATH {
         return Err(refuse("it is longer than 4,096 bytes"));
     }
@@ -200,6 +199,23 @@ pub fn normal_path(path: &str) -> Result<String, Rejection> {
         return Err(refuse("it has more than 128 parts"));
     }
     Ok(parts.join("/"))
+}
+
+/// Longest part of a path, in bytes.
+const MAX_NAME: usize = 255;
+
+/// Brings a path at which a folder is to be mounted into its normal form. What lies there has to be
+/// called by its name, inside as outside.
+pub(super) fn mount_path(path: &str) -> Result<String, Rejection> {
+    let normal = normal_path(path)?;
+    let refuse = |problem| Err(Rejection::PathInvalid { path: path.to_owned(), problem });
+    if normal.is_empty() {
+        return refuse("the root of the workspace cannot be a link");
+    }
+    if normal.split('/').any(|part| part.len() > MAX_NAME) {
+        return refuse("a part of it is longer than 255 bytes");
+    }
+    Ok(normal)
 }
 
 /// Joins two normal paths. The whole is to be checked again: it may be too long.

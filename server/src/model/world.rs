@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Access, Agent, Git, Limits, State, Workspace, WorkspaceId, covers};
+use super::{Access, Agent, Git, Limits, Name, State, Workspace, WorkspaceId, covers};
 
 /// Where a folder that is shown lies.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -64,6 +64,15 @@ impl Mount {
     }
 }
 
+/// Which link shows a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkPlace {
+    /// The workspace that has it.
+    pub workspace: Name,
+    /// Its mount path there.
+    pub path: String,
+}
+
 /// All that an agent sees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct World {
@@ -72,6 +81,8 @@ pub struct World {
     /// Folders by the normal path at which they are seen. The root, the empty path, is always
     /// there; of two that cover a path the longer one is seen.
     pub mounts: BTreeMap<String, Mount>,
+    /// The links among them.
+    pub links: BTreeMap<String, LinkPlace>,
     /// Whether its processes reach the network.
     pub network: bool,
     /// Variables in the environment of its processes.
@@ -122,12 +133,10 @@ impl World {
     pub fn window(mut self, subdir: &str, most: Access) -> Self {
         if !subdir.is_empty() {
             let top = self.at(subdir);
-            let below = |(at, mount): (String, Mount)| {
-                let rest = at.strip_prefix(subdir)?.strip_prefix('/')?;
-                Some((rest.to_owned(), mount))
-            };
-            self.mounts = std::mem::take(&mut self.mounts).into_iter().filter_map(below).collect();
-            self.mounts.extend(top.map(|top| (String::new(), top)));
+            let around = self.mounts.keys().rev().find(|at| covers(at, subdir));
+            let link = around.and_then(|at| self.links.get(at)).cloned();
+            self.mounts = below(&mut self.mounts, subdir, top);
+            self.links = below(&mut self.links, subdir, link);
             self.git = None;
         }
         for mount in self.mounts.values_mut() {
@@ -142,6 +151,7 @@ impl World {
         Self {
             workspace: workspace.id,
             mounts: BTreeMap::from([(String::new(), root)]),
+            links: BTreeMap::new(),
             network: false,
             env: BTreeMap::new(),
             limits: Limits::default(),
@@ -154,6 +164,8 @@ impl World {
         for (at, link) in &workspace.links {
             let mount = Mount { source: link.source.clone(), access: link.mode };
             self.mounts.insert(at.clone(), mount);
+            let place = LinkPlace { workspace: workspace.name.clone(), path: at.clone() };
+            self.links.insert(at.clone(), place);
         }
         self.network = workspace.network;
         self.env.extend(workspace.env.iter().map(|(name, value)| (name.clone(), value.clone())));
@@ -164,15 +176,32 @@ impl World {
     }
 }
 
+/// What lies below a folder, by its path there, and what stands for the folder itself.
+fn below<T>(all: &mut BTreeMap<String, T>, folder: &str, top: Option<T>) -> BTreeMap<String, T> {
+    let below = |(at, one): (String, T)| {
+        let rest = at.strip_prefix(folder)?.strip_prefix('/')?;
+        Some((rest.to_owned(), one))
+    };
+    let top = top.map(|top| (String::new(), top));
+    std::mem::take(all).into_iter().filter_map(below).chain(top).collect()
+}
+
 impl State {
     /// All of a workspace, as one who may do everything in it sees it.
     ///
     /// A view has a network switch of its own; the variables and limits of what it is a view of
     /// hold where it names none. One that names no limit at all shares them, not only has the same.
     pub fn workspace_world(&self, workspace: &Workspace) -> World {
+        self.world_where(workspace, None)
+    }
+
+    /// The same where a workspace is another than it is.
+    pub(super) fn world_where(&self, workspace: &Workspace, changed: Option<&Workspace>) -> World {
+        let find = |id| changed.filter(|one| one.id == id).or_else(|| self.workspace(id));
+        let workspace = find(workspace.id).unwrap_or(workspace);
         let mut chain = vec![workspace];
         let mut last = workspace;
-        while let Some(base) = last.view.as_ref().and_then(|view| self.workspace(view.of)) {
+        while let Some(base) = last.view.as_ref().and_then(|view| find(view.of)) {
             chain.push(base);
             last = base;
         }

@@ -279,6 +279,7 @@ fn classify(rejection: &Rejection) -> (Code, Reason) {
         Rejection::LinkExists { .. } => (AlreadyExists, Reason::LinkExists),
         Rejection::LinkNotFound { .. } => (NotFound, Reason::LinkNotFound),
         Rejection::LinkForbidden { .. } => (InvalidArgument, Reason::LinkForbidden),
+        Rejection::MountFailed { .. } => (FailedPrecondition, Reason::MountFailed),
         Rejection::PathInvalid { .. } => (InvalidArgument, Reason::PathInvalid),
         Rejection::RequestIdReused { .. } => (AlreadyExists, Reason::RequestIdReused),
         Rejection::RecordTooLarge { .. } => (InvalidArgument, Reason::RecordTooLarge),
@@ -365,7 +366,7 @@ pub(super) fn not_launched(error: &launcher::Error) -> Status {
         Error::Command { .. } => (Code::FailedPrecondition, Reason::CommandNotFound),
         Error::Setup { .. } => (Code::Internal, Reason::SandboxFailed),
     };
-    status(code, reason, error.to_string(), error.hint())
+    status(code, reason, error.to_string(), &error.hint())
 }
 
 /// Logs that could not be read.

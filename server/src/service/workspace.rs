@@ -9,7 +9,7 @@ use tonic::{Request, Response, Status};
 use super::status::{bug, git_failed, invalid, refused, rejected, work_left};
 use super::{Api, folder, request};
 use crate::model::{
-    Access, Command, Git, NewView, NewWorkspace, Outcome, Rejection, State, WorkspaceId,
+    Access, Command, Git, Look, NewView, NewWorkspace, Outcome, Rejection, State, WorkspaceId,
     workspace_path,
 };
 
@@ -93,6 +93,35 @@ impl Api {
             files.check_repository(&real, &branch).map_err(|no| git_failed(&no))
         });
         checked.await.map_err(|panic| bug(&panic))?
+    }
+
+    /// Refuses what cannot be shown as the disk is now.
+    async fn look(&self, looks: Vec<Look>) -> Result<(), Status> {
+        let files = self.files.clone();
+        let looked =
+            tokio::task::spawn_blocking(move || looks.iter().try_for_each(|look| files.look(look)));
+        looked.await.map_err(|panic| bug(&panic))?.map_err(|no| rejected(&no))
+    }
+
+    /// The real path of a host folder that can be linked there.
+    async fn linkable(
+        &self,
+        link: &v1::LinkDirectoryRequest,
+        mode: Access,
+    ) -> Result<String, Status> {
+        let workspace = link.workspace.clone();
+        let found = self.engine.read(move |state| state.resolve_workspace(&workspace).map(drop));
+        found.await.map_err(|no| refused(&no))?.map_err(|no| rejected(&no))?;
+        let (files, path) = (self.files.clone(), link.host_path.clone());
+        let checked = tokio::task::spawn_blocking(move || files.check_link(&path)).await;
+        let real = checked.map_err(|panic| bug(&panic))?.map_err(|no| rejected(&no))?;
+        let (workspace, mount) = (link.workspace.clone(), link.mount_path.clone());
+        let host = real.clone();
+        let looks =
+            self.engine.read(move |state| state.looks_of_link(&workspace, &host, &mount, mode));
+        let looks = looks.await.map_err(|no| refused(&no))?.map_err(|no| rejected(&no))?;
+        self.look(looks).await?;
+        Ok(real)
     }
 
     /// The root of a workspace with a folder of its own, and the worktree that it is.
@@ -238,6 +267,10 @@ impl WorkspaceService for Api {
     ) -> Result<Response<v1::CreateViewResponse>, Status> {
         let message = request.into_inner();
         let key = request::key("CreateView", &message.request_id, &message)?;
+        let (name, of, subdir) =
+            (message.name.clone(), message.workspace.clone(), message.subdir.clone());
+        let looks = self.engine.read(move |state| state.looks_of_view(&name, &of, &subdir));
+        self.look(looks.await.map_err(|no| refused(&no))?).await?;
         let view = NewView {
             of: message.workspace,
             subdir: message.subdir,
@@ -300,12 +333,7 @@ impl WorkspaceService for Api {
         let message = request.into_inner();
         let key = request::key("LinkDirectory", &message.request_id, &message)?;
         let mode = folder::access(message.mode, "mode")?.unwrap_or(Access::ReadOnly);
-        let files = self.files.clone();
-        let path = message.host_path;
-        let checked = tokio::task::spawn_blocking(move || files.check_link(&path)).await;
-        let host_path = checked
-            .unwrap_or_else(|panic| Err(Rejection::Bug { what: panic.to_string() }))
-            .map_err(|no| rejected(&no))?;
+        let host_path = self.linkable(&message, mode).await?;
         let command = Command::LinkDirectory {
             workspace: message.workspace,
             host_path,

@@ -12,7 +12,9 @@ use rustix::path::Arg;
 
 use super::git::{Nobody, Run};
 use super::{Error, kernel};
-use crate::model::{Access, Rejection, Source, World};
+use crate::model::{
+    Access, LINK_IN_HOME, LINK_MISSING, LINK_NOT_A_FOLDER, Rejection, Source, World,
+};
 
 /// The files of all workspaces below one folder, and the host folders that they link.
 #[derive(Debug, Clone)]
@@ -114,8 +116,8 @@ impl Files {
     /// [`Rejection::LinkForbidden`] for what is no folder, cannot be read, or would show the
     /// daemon's home.
     pub fn check_link(&self, host_path: &str) -> Result<String, Rejection> {
-        let path = || host_path.chars().take(200).collect();
-        let forbidden = |problem| Rejection::LinkForbidden { path: path(), problem };
+        let forbidden =
+            |problem| Rejection::LinkForbidden { path: host_path.to_owned(), problem };
         self.check_folder(host_path).map_err(forbidden)
     }
 
@@ -125,15 +127,13 @@ impl Files {
         if !Path::new(host_path).is_absolute() {
             return Err("it is not absolute");
         }
-        let real = Path::new(host_path)
-            .canonicalize()
-            .map_err(|_| "it does not exist or cannot be reached")?;
+        let real = Path::new(host_path).canonicalize().map_err(|_| LINK_MISSING)?;
         if !real.is_dir() {
-            return Err("it is not a folder");
+            return Err(LINK_NOT_A_FOLDER);
         }
         let home = self.home.canonicalize().unwrap_or_else(|_| self.home.clone());
         if real.starts_with(&home) || home.starts_with(&real) {
-            return Err("it holds, or lies in, the daemon's home");
+            return Err(LINK_IN_HOME);
         }
         if !matches!(kernel::shown_by(&real), Ok(None)) {
             return Err("it shows a filesystem of the kernel, such as /proc or /sys");
@@ -150,19 +150,27 @@ impl Files {
         let missing = || Error::NotFound { path: path.to_owned() };
         let (mount, rest) = world.mount_of(path).ok_or_else(missing)?;
         let writable = mount.access == Access::ReadWrite;
+        let is_root = rest.len() == path.len();
         let dir = match &mount.source {
             // It had no symbolic links when it was linked; who put one there leads elsewhere.
             Source::Host(top) => openat(CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
                 .map_err(io::Error::from)
                 .and_then(|root| open_real(root, top)),
-            Source::Workspaces(root) if writable => self.open_root(root),
+            Source::Workspaces(root) if writable && (is_root || is_whole(root)) => {
+                self.open_root(root)
+            }
             Source::Workspaces(root) => self.all().and_then(|all| open_real(all, root)),
         };
-        let at = if rest.len() == path.len() { "the workspace" } else { path };
+        let at = if is_root { "the workspace" } else { path };
         let dir = dir.map_err(Error::at(at))?;
         let is_worktree = mount.source.is_worktree();
         Ok(Place { dir, path: rest.to_owned(), writable, is_worktree })
     }
+}
+
+/// Whether this is the folder of a workspace that lies in no other one.
+pub(super) fn is_whole(root: &str) -> bool {
+    root.split('/').count() == 2
 }
 
 /// Opens a folder below another without following a symbolic link.

@@ -81,7 +81,7 @@ fn git_file(root: &Open) -> Result<Open, Unseen> {
     };
     let unseen = |problem: &str| {
         let next = "\"git worktree repair\" in the repository writes it anew";
-        Unseen { path: path.clone(), problem: format!("{problem}; {next}") }
+        Unseen { path: path.clone(), problem: format!("{problem}; {next}"), link: None }
     };
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = openat(&root.folder, NAME, flags, Mode::empty());

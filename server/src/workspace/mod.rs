@@ -9,6 +9,7 @@ mod files;
 pub mod git;
 mod git_file;
 mod kernel;
+mod look;
 mod mounts;
 mod places;
 mod settings;

@@ -7,9 +7,9 @@ use std::path::{Component, Path};
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, mkdirat, openat};
 
 use super::Files;
-use super::files::enter;
+use super::files::{enter, is_whole};
 use super::{kernel, places};
-use crate::model::{Access, Mount, Source, World, covers};
+use crate::model::{Access, LinkPlace, Mount, Short, Source, World, covers};
 
 /// A folder that is shown, held open.
 #[derive(Debug)]
@@ -29,6 +29,8 @@ pub struct Unseen {
     pub path: String,
     /// What is wrong with it.
     pub problem: String,
+    /// The link that shows it, if one does.
+    pub link: Option<LinkPlace>,
 }
 
 impl Files {
@@ -41,31 +43,39 @@ impl Files {
     pub fn open(&self, world: &World) -> Result<Vec<Open>, Unseen> {
         let mut open: Vec<Open> = Vec::new();
         for (path, mount) in &world.mounts {
-            let unseen = |error: io::Error| Unseen {
-                path: path.clone(),
-                problem: match &mount.source {
-                    Source::Host(host) => format!("the folder {host:?}: {}", explain(&error)),
-                    Source::Workspaces(_) => explain(&error),
-                },
+            let unseen = |problem| {
+                let link = world.links.get(path).cloned();
+                Unseen { path: path.clone(), problem, link }
             };
-            let folder = self.open_source(mount).map_err(unseen)?;
+            let folder = self.open_source(mount, path.is_empty()).map_err(|error| {
+                unseen(match &mount.source {
+                    Source::Host(host) => {
+                        format!("the folder {}: {}", Short(host), explain(&error))
+                    }
+                    Source::Workspaces(_) => explain(&error),
+                })
+            })?;
             if let Some(around) = open.iter().rev().find(|around| covers(&around.path, path)) {
                 let rest = path[around.path.len()..].trim_start_matches('/');
                 let shown = world.mounts.get(&around.path);
                 let made = shown.is_some_and(Mount::may_hold_places);
-                make_place(&around.folder, rest, made).map_err(|error| Unseen {
-                    path: path.clone(),
-                    problem: format!("at its place: {}", explain(&error)),
-                })?;
+                make_place(&around.folder, rest, made)
+                    .map_err(|error| unseen(format!("at its place: {}", explain(&error))))?;
             }
             open.push(Open { path: path.clone(), folder, access: mount.access });
         }
         Ok(open)
     }
 
-    fn open_source(&self, mount: &Mount) -> io::Result<OwnedFd> {
+    /// Opens a folder to be shown. The folder of a whole workspace is made if it is not there; a
+    /// part of one only where `made` says so.
+    pub(super) fn open_source(&self, mount: &Mount, made: bool) -> io::Result<OwnedFd> {
         match &mount.source {
-            Source::Workspaces(root) => self.make_root(root),
+            Source::Workspaces(root) if made || is_whole(root) => self.make_root(root),
+            Source::Workspaces(path) => {
+                let all = OwnedFd::from(self.all()?.into_std_file());
+                path.split('/').try_fold(all, enter)
+            }
             Source::Host(path) => {
                 let open = open_real(Path::new(path))?;
                 match kernel::shown_by(Path::new(path))? {
@@ -135,7 +145,7 @@ fn make_place(within: &OwnedFd, path: &str, made: bool) -> io::Result<()> {
     Ok(())
 }
 
-fn explain(error: &io::Error) -> String {
+pub(super) fn explain(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "it is not there any more".to_owned(),
         io::ErrorKind::NotADirectory => "it is no folder, or a symbolic link".to_owned(),

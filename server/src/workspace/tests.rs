@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "the files are looked at from outside of the tools")]
 
 mod git_file;
+mod looks;
 mod mounts;
 mod places;
 mod window;
@@ -105,6 +106,7 @@ fn seen(root: &str) -> Seen {
     Seen {
         workspace: WorkspaceId::from_u128(1),
         mounts: [(String::new(), Mount { source, access: Access::ReadWrite })].into(),
+        links: Default::default(),
         network: false,
         env: Default::default(),
         limits: Default::default(),

@@ -13,6 +13,7 @@ use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -25,6 +26,7 @@ use super::bubblewrap::WORKSPACE;
 use super::control::{Incoming, Setup, Signal, Told, send};
 use super::limits::Rlimits;
 use super::terminal;
+use crate::model::Short;
 
 /// Port of the loopback inside of a sandbox at which the daemon's proxy is reached.
 pub const EGRESS_PORT: u16 = 3128;
@@ -144,6 +146,13 @@ fn start(socket: &OwnedFd, setup: &Setup, stdio: Vec<OwnedFd>) -> Result<Pid, Fa
                 | io::ErrorKind::PermissionDenied
                 | io::ErrorKind::NotADirectory
         );
+        // The system says the same of a program and of its folder.
+        let error = match missing && !Path::new(&setup.dir).is_dir() {
+            true => {
+                io::Error::other(format!("there is no folder {} to run it in", Short(&setup.dir)))
+            }
+            false => error,
+        };
         Failure { step: format!("starting {program:?}"), error, command: missing }
     })?;
     // Holds the other ends of its input and output.

@@ -7,7 +7,7 @@ use super::Plan;
 use crate::model::workspace::{join_paths, normal_path};
 use crate::model::{
     Access, Agent, CreateWorkspace, DeleteWorkspace, Link, LinkDir, LinkFrom, NewView,
-    NewWorkspace, Rejection, State, Tool, UnlinkDir, Workspace, World,
+    NewWorkspace, Rejection, Short, State, Tool, UnlinkDir, Workspace,
 };
 
 /// Most workspaces that one agent created.
@@ -42,20 +42,7 @@ impl<'a> Plan<'a, '_> {
     /// A workspace that an agent works in or created.
     fn managed(&self, agent: &Agent, reference: &str) -> Result<&'a Workspace, Rejection> {
         let state: &'a State = self.state;
-        let found = state.resolve_workspace(reference)?;
-        match agent.workspace == Some(found.id) || found.owner == Some(agent.id) {
-            true => Ok(found),
-            false => Err(Rejection::WorkspaceNotVisible { name: found.name.clone() }),
-        }
-    }
-
-    /// What an agent sees in a workspace that it manages, and the folder of it that it sees.
-    fn sight<'b>(&self, agent: &'b Agent, workspace: &Workspace) -> (World, &'b str) {
-        let own = self.state.world(agent).filter(|_| agent.workspace == Some(workspace.id));
-        match own {
-            Some(world) => (world, &agent.workspace_subdir),
-            None => (self.state.workspace_world(workspace), ""),
-        }
+        state.managed(agent, reference)
     }
 
     /// What an agent may do in a workspace that is not its own, if all of it is its to give on.
@@ -103,7 +90,7 @@ impl<'a> Plan<'a, '_> {
         let (view, limits) = match &args.view_of {
             Some(of) => {
                 let of = self.managed(agent, of)?;
-                let (world, above) = self.sight(agent, of);
+                let (world, above) = self.state.sight(agent, of);
                 let subdir = normal_path(&args.subdir)?;
                 let access = args.mode.into();
                 if world.at(&subdir).is_none_or(|seen| seen.access < access) {
@@ -140,7 +127,7 @@ impl<'a> Plan<'a, '_> {
         (to, target): (&Workspace, &str),
         mode: Access,
     ) -> Result<Value, Rejection> {
-        let (world, _) = self.sight(agent, from);
+        let (world, _) = self.state.sight(agent, from);
         let seen = normal_path(source)?;
         if world.has_mounts_below(&seen) {
             let problem = "other folders are linked below it";
@@ -150,7 +137,7 @@ impl<'a> Plan<'a, '_> {
             return Err(read_only(from, &seen));
         };
         let mount_path = self.changeable(agent, to, target)?;
-        self.link(to, mount_path, Link { source: mount.source, mode, via: Some(from.id) })?;
+        self.link(to, &mount_path, Link { source: mount.source, mode, via: Some(from.id) })?;
         Ok(json!({
             "status": "linked", "workspace": to.name, "target": normal_path(target)?, "mode": mode,
         }))
@@ -161,7 +148,8 @@ impl<'a> Plan<'a, '_> {
         let mount_path = self.changeable(agent, workspace, &args.target)?;
         let target = normal_path(&args.target)?;
         match workspace.links.get(&mount_path) {
-            None => Err(Rejection::LinkNotFound { mount: target }),
+            // Which there are it sees with list_workspaces.
+            None => Err(Rejection::LinkNotFound { mount: target, known: Vec::new() }),
             // It may be there to hide something.
             Some(link) if link.via.is_none() => Err(Rejection::LinkNotYours { mount: target }),
             Some(_) => {
@@ -198,7 +186,7 @@ impl<'a> Plan<'a, '_> {
 
     fn describe_workspace(&self, agent: &Agent, workspace: &Workspace) -> Value {
         let own = agent.workspace == Some(workspace.id);
-        let (world, _) = self.sight(agent, workspace);
+        let (world, _) = self.state.sight(agent, workspace);
         let links = world.mounts.iter().filter(|(at, _)| !at.is_empty()).take(MAX_LISTED);
         let links: Vec<Value> =
             links.map(|(at, mount)| json!({ "target": at, "mode": mount.access })).collect();
@@ -228,7 +216,7 @@ fn read_only(workspace: &Workspace, path: &str) -> Rejection {
     Rejection::ReadOnly {
         what: match path {
             "" => format!("workspace {name:?}"),
-            path => format!("{path:?} in workspace {name:?}"),
+            path => format!("{} in workspace {name:?}", Short(path)),
         },
     }
 }

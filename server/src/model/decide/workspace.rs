@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Plan;
 use crate::model::environment;
 use crate::model::git_file::git_file;
-use crate::model::workspace::normal_path;
+use crate::model::workspace::{mount_path, normal_path};
 use crate::model::{
     Access, AgentId, Limits, Link, Name, NewView, NewWorkspace, Outcome, Rejection, Source, State,
     View, Workspace, WorkspaceCreated, WorkspaceDeleted, WorkspaceId, WorkspaceLinked,
-    WorkspaceUnlinked, WorkspaceUpdated,
+    WorkspaceUnlinked, WorkspaceUpdated, World,
 };
 
 /// How deep folders of workspaces lie in each other.
@@ -111,6 +111,7 @@ impl<'a> Plan<'a, '_> {
     ) -> Result<Outcome, Rejection> {
         let workspace = self.state.resolve_workspace(reference)?;
         let network = network.filter(|network| *network != workspace.network);
+        environment::check_names(env.keys())?;
         let mut variables = workspace.env.clone();
         let env: BTreeMap<_, _> = env
             .into_iter()
@@ -137,28 +138,25 @@ impl<'a> Plan<'a, '_> {
         &mut self,
         workspace: &str,
         host_path: String,
-        mount_path: &str,
+        mount: &str,
         mode: Access,
     ) -> Result<Outcome, Rejection> {
         let workspace = self.state.resolve_workspace(workspace)?;
         let link = Link { source: Source::Host(host_path), mode, via: None };
-        self.link(workspace, normal_path(mount_path)?, link)?;
+        self.link(workspace, mount, link)?;
         Ok(Outcome::Workspace(workspace.id))
     }
 
-    /// Links a folder at a normal path.
+    /// Links a folder.
     pub(super) fn link(
         &mut self,
         workspace: &Workspace,
-        mount_path: String,
-        Link { source, mode, via }: Link,
+        mount: &str,
+        link: Link,
     ) -> Result<(), Rejection> {
-        if mount_path.is_empty() {
-            let problem = "the root of the workspace cannot be a link";
-            return Err(Rejection::PathInvalid { path: mount_path, problem });
-        }
+        let mount_path = mount_path(mount)?;
         self.state.check_git_file(workspace, &mount_path)?;
-        if source.is_git_file() {
+        if link.source.is_git_file() {
             return Err(git_file(&mount_path));
         }
         if let Some(other) = workspace.overlapping(&mount_path) {
@@ -167,6 +165,12 @@ impl<'a> Plan<'a, '_> {
         if workspace.links.len() >= Workspace::MAX_LINKS {
             return Err(Rejection::TooMany { what: "links", limit: Workspace::MAX_LINKS });
         }
+        let seen = self.state.worlds_with(workspace, &mount_path, link.clone());
+        if seen.iter().any(|(_, world)| world.mounts.len() > World::MAX_MOUNTS) {
+            let what = "folders to be seen in a workspace or a view of it";
+            return Err(Rejection::TooMany { what, limit: World::MAX_MOUNTS });
+        }
+        let Link { source, mode, via } = link;
         let workspace_id = workspace.id;
         self.push(None, WorkspaceLinked { workspace_id, source, mount_path, mode, via });
         Ok(())
@@ -178,10 +182,12 @@ impl<'a> Plan<'a, '_> {
         mount_path: &str,
     ) -> Result<Outcome, Rejection> {
         let workspace = self.state.resolve_workspace(workspace)?;
-        let mount_path = normal_path(mount_path)?;
-        if !workspace.links.contains_key(&mount_path) {
-            return Err(Rejection::LinkNotFound { mount: mount_path });
-        }
+        let found = normal_path(mount_path).ok();
+        let found = found.filter(|mount_path| workspace.links.contains_key(mount_path));
+        let Some(mount_path) = found else {
+            let known = workspace.links.keys().cloned().collect();
+            return Err(Rejection::LinkNotFound { mount: mount_path.to_owned(), known });
+        };
         self.unlink(vec![(workspace.id, mount_path)]);
         Ok(Outcome::Workspace(workspace.id))
     }

@@ -329,7 +329,10 @@ fn refused(error: &Error) -> Failure {
             FailureClass::Sandbox,
             "; or let programs run without one, with sandbox.policy = \"preferred\"",
         ),
-        Error::Mount { .. } => (FailureClass::Sandbox, "; mend the folder, or unlink it"),
+        Error::Mount { .. } => {
+            let message = format!("{error}; {}", error.hint());
+            return Failure { class: FailureClass::Sandbox, message, retry_after: None };
+        }
         Error::TooManyMounts { .. } => (FailureClass::Sandbox, "; remove links"),
         Error::Command { .. } => (
             FailureClass::Permanent,

@@ -106,8 +106,14 @@ fn rejections_of_workspaces() -> Vec<Rejection> {
         Rejection::NetworkNotAllowed { name: text() },
         Rejection::LinkNotYours { mount: text() },
         Rejection::LinkExists { mount: text(), other: "other".into() },
-        Rejection::LinkNotFound { mount: text() },
+        Rejection::LinkNotFound { mount: text(), known: vec!["docs".into()] },
         Rejection::LinkForbidden { path: "/x".into(), problem: "it is not a folder" },
+        Rejection::MountFailed {
+            workspace: name(),
+            path: "src".into(),
+            problem: "the folder: it is not there any more".into(),
+            hint: "make the folder first, or name one that is there",
+        },
         Rejection::PathInvalid { path: "../x".into(), problem: "it leads out" },
     ]
 }
