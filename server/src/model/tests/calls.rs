@@ -164,9 +164,13 @@ fn an_agent_is_offered_what_can_work_for_it() {
     let workspace = Some("desk".to_owned());
     let agent = NewAgent { name: "clerk".into(), workspace, ..NewAgent::default() };
     world.run(Command::CreateAgent { agent, parent: None }).expect("a clerk");
-    let offers = |agent: &str, tool: &str| {
-        offered(world.agent(agent), false).any(|offer| offer.name == tool)
+    let with = |agent: &str, tool: &str, native: bool| {
+        offered(world.agent(agent), native).any(|offer| offer.name == tool)
     };
+    let offers = |agent: &str, tool: &str| with(agent, tool, false);
+    assert!(offers("clerk", "run_command") && !offers("lead", "run_command"));
+    assert!(!with("clerk", "run_command", true), "its provider has a shell of its own");
+    assert!(with("clerk", "read_file", true));
     for tool in ["broadcast", "complete"] {
         assert!(offers("helper", tool) && !offers("lead", tool) && !offers("clerk", tool));
     }
