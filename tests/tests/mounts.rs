@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use substrat_server::launcher::{Error, Exit};
 use substrat_server::model::{Access, Mount, Source, World};
 use substrat_server::workspace::SandboxPolicy;
+use substrat_tests::harness::{Daemon, say};
 use substrat_tests::hostile::python;
 use substrat_tests::launch::Bench;
 
@@ -235,13 +236,13 @@ async fn a_folder_that_vanished_or_became_a_file_is_named() {
     fs::remove_dir(&gone).unwrap();
     let refused = bench.launcher.start(bench.shell(world, "true")).await.unwrap_err();
     let problem = format!("the folder {gone:?}: it is not there any more");
-    assert_eq!(refused, Error::Mount { path: "docs".into(), problem });
+    assert_eq!(refused, Error::Mount { path: "docs".into(), problem, link: None });
     let world = bench.world(&[("docs", &file, Access::ReadOnly)]);
     fs::remove_dir(&file).unwrap();
     fs::write(&file, "x").unwrap();
     let refused = bench.launcher.start(bench.shell(world, "true")).await.unwrap_err();
     let problem = format!("the folder {file:?}: it is no folder, or a symbolic link");
-    assert_eq!(refused, Error::Mount { path: "docs".into(), problem });
+    assert_eq!(refused, Error::Mount { path: "docs".into(), problem, link: None });
 }
 
 #[tokio::test]
@@ -268,6 +269,54 @@ async fn no_place_is_made_in_a_folder_of_the_host_that_is_only_shown() {
     // One that is there is used.
     fs::create_dir_all(shown.join("new/place")).unwrap();
     assert_as_said(&bench, &bench.world(&inside)).await;
+}
+
+/// A place for a link as a careless person names it.
+fn careless() -> impl Strategy<Value = String> {
+    let usual = ["taken", "folder", "file", "sym", "a"].map(str::to_owned).to_vec();
+    let part = prop_oneof![
+        6 => prop::sample::select(usual),
+        2 => names(),
+        1 => (250_usize..260).prop_map(|length| "n".repeat(length)),
+    ];
+    prop::collection::vec(part, 1..5).prop_map(|parts| parts.join("/"))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 4, failure_persistence: None, max_shrink_iters: 16, ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn whatever_is_linked_is_refused_or_processes_start(
+        links in prop::collection::vec((careless(), any::<bool>()), 6..16),
+        deep in 3800_usize..4090,
+    ) {
+        let daemon = Daemon::start();
+        daemon.ctl_ok(&["workspace", "create", "w"]);
+        let shown = say(&daemon.home, &["workspace", "show", "w", "-o", "json"]).json();
+        let root = PathBuf::from(shown["workspace"]["root"].as_str().unwrap());
+        fs::create_dir_all(root.join("folder/a")).unwrap();
+        fs::write(root.join("file"), "x").unwrap();
+        fs::write(root.join("folder/file"), "x").unwrap();
+        std::os::unix::fs::symlink("folder", root.join("sym")).unwrap();
+        let host = daemon.home.join("../host dir");
+        fs::create_dir_all(host.join("sub")).unwrap();
+        let host = host.to_str().unwrap();
+        let mut long = vec!["d".repeat(99); deep / 100].join("/");
+        long += &format!("/{}", "d".repeat(deep - long.len()));
+        for (at, writable) in links.into_iter().chain([(long, true)]) {
+            let mode = if writable { "--rw" } else { "--ro" };
+            let linked = say(&daemon.home, &["workspace", "link", "w", host, mode, "--", &at]);
+            if linked.code == Some(0) {
+                let ran = say(&daemon.home, &["workspace", "exec", "w", "--", "true"]);
+                assert_eq!(ran.code, Some(0), "after {at:?}: {ran:?}");
+            } else {
+                let said = &linked.stderr;
+                assert!(said.contains("\nhint: ") && said.len() < 800, "{at:?}: {said}");
+            }
+        }
+    }
 }
 
 /// The other half.

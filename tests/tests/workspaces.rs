@@ -240,10 +240,10 @@ async fn a_lead_gives_its_children_parts_of_what_it_sees() {
             || create_workspace("v", false, "foreign"),
             || unlink_dir("desk", "nothing"),
             || delete_workspace("foreign"),
+            || link_from("lab", "results", "results"),
         ] {
             try { what.call(); } catch (e) { refused.push(e); }
         }
-        link_from("lab", "results", "results");
         send_message("USER", list_workspaces().workspaces.len().to_string());
         refused
     }"#;
@@ -257,6 +257,7 @@ async fn a_lead_gives_its_children_parts_of_what_it_sees() {
         "not yours",
         "nothing is linked",
         "not yours",
+        "it is not there",
     ];
     assert_eq!(refused.len(), expected.len(), "{refused:?}");
     for (no, why) in refused.iter().zip(expected) {
@@ -294,6 +295,56 @@ async fn a_link_whose_folder_vanishes_is_said_and_the_rest_works() {
         serde_json::from_str(&client.ask("a", "list").await.unwrap()).unwrap();
     assert_eq!(listed, ["docs", "own"]);
     assert_eq!(refused(&daemon, &["workspace", "link", "desk", &host, "x"]), "LINK_FORBIDDEN");
+}
+
+#[tokio::test]
+async fn an_agent_links_no_folder_that_is_not_there() {
+    let daemon = Daemon::start();
+    let client = daemon.client().await;
+    daemon.ctl_ok(&["workspace", "create", "desk"]);
+    fs::create_dir(root(&daemon, "desk").join("data")).unwrap();
+    fs::write(root(&daemon, "desk").join("file"), "x").unwrap();
+    std::os::unix::fs::symlink("data", root(&daemon, "desk").join("sym")).unwrap();
+    let lead = r#"fn turn(prompt) {
+        create_workspace("lab");
+        let refused = [];
+        for what in [
+            || link_dir("lab", "none", "x"),
+            || link_dir("lab", "file", "x"),
+            || link_dir("lab", "sym", "x"),
+            || link_dir("desk", "data", "file"),
+            || create_workspace("v", false, "desk", "none"),
+        ] {
+            try { what.call(); } catch (e) { refused.push(e); }
+        }
+        link_dir("lab", "data", "x");
+        link_from("lab", "x", "back");
+        refused
+    }"#;
+    agent(&client, "lead", lead, "desk", v1::LinkMode::Unspecified).await;
+    let refused: Vec<String> =
+        serde_json::from_str(&client.ask("lead", "go").await.unwrap()).unwrap();
+    let no_folder = "the folder: it is no folder, or a symbolic link";
+    let expected = [
+        "\"none\" cannot be shown in workspace \"desk\": the folder: it is not there",
+        no_folder,
+        no_folder,
+        "\"file\" cannot be shown in workspace \"desk\": at its place: it is no folder",
+        "\"none\" cannot be shown in workspace \"desk\": the folder: it is not there",
+    ];
+    assert_eq!(refused.len(), expected.len(), "{refused:?}");
+    for (no, why) in refused.iter().zip(expected) {
+        assert!(no.contains(why), "{why}: {no}");
+    }
+    assert_eq!(daemon.ctl_ok(&["workspace", "exec", "lab", "--", "ls"]), "x\n");
+    // What vanishes is named with what to do, and is not made again.
+    fs::remove_dir(root(&daemon, "desk").join("data")).unwrap();
+    let said = ctl(&daemon, &["workspace", "exec", "lab", "--", "ls"]);
+    assert!(said.stderr.contains("\"x\" cannot be shown in the workspace"), "{said:?}");
+    assert!(said.stderr.contains("\"substratctl workspace unlink lab x\""), "{said:?}");
+    assert!(!root(&daemon, "desk").join("data").exists());
+    daemon.ctl_ok(&["workspace", "unlink", "lab", "x"]);
+    daemon.ctl_ok(&["workspace", "exec", "lab", "--", "ls"]);
 }
 
 #[tokio::test]

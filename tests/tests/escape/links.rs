@@ -59,7 +59,7 @@ async fn what_is_no_folder_is_no_mount_point() {
         for at in [name.to_owned(), format!("{name}/below")] {
             let world = bench.world(&[(&at, &linked, Access::ReadOnly)]);
             match bench.launcher.start(bench.shell(world, "true")).await {
-                Err(Error::Mount { path, problem }) => {
+                Err(Error::Mount { path, problem, .. }) => {
                     assert_eq!(
                         (path, problem.as_str()),
                         (at, "at its place: it is no folder, or a symbolic link")
