@@ -39,7 +39,7 @@ impl Driver {
                 let output = outputs.get(agent).filter(|output| output.turn_seq == seq);
                 let output = output.unwrap_or_else(|| outputs.begin(agent, seq));
                 let agent = self.core.state().agent(agent);
-                let tools = agent.map(|agent| self.handle.offered(agent).into());
+                let tools = agent.map(|agent| self.handle.offered(agent));
                 let tools = tools.unwrap_or_default();
                 let turn = Turn { id: turn, prompt, messages, world, tools, output };
                 if !self.runners.start_turn(session, turn) {

@@ -140,19 +140,7 @@ fn start(socket: &OwnedFd, setup: &Setup, stdio: Vec<OwnedFd>) -> Result<Pid, Fa
         command.process_group(0);
     }
     let child = command.spawn().map_err(|error| {
-        let missing = matches!(
-            error.kind(),
-            io::ErrorKind::NotFound
-                | io::ErrorKind::PermissionDenied
-                | io::ErrorKind::NotADirectory
-        );
-        // The system says the same of a program and of its folder.
-        let error = match missing && !Path::new(&setup.dir).is_dir() {
-            true => {
-                io::Error::other(format!("there is no folder {} to run it in", Short(&setup.dir)))
-            }
-            false => error,
-        };
+        let (error, missing) = not_started(error, &setup.dir);
         Failure { step: format!("starting {program:?}"), error, command: missing }
     })?;
     // Holds the other ends of its input and output.
@@ -166,6 +154,20 @@ fn start(socket: &OwnedFd, setup: &Setup, stdio: Vec<OwnedFd>) -> Result<Pid, Fa
     // A child's id fits.
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     pid.ok_or_else(|| Failure::at("starting the command")(io::Error::other("no process id")))
+}
+
+/// What the system has against a command, and whether it or its folder is not there or cannot be
+/// used: the system says the same of both.
+fn not_started(error: io::Error, dir: &str) -> (io::Error, bool) {
+    let missing = matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied | io::ErrorKind::NotADirectory
+    );
+    if missing && !Path::new(dir).is_dir() {
+        let problem = format!("there is no folder {} to run it in", Short(dir));
+        return (io::Error::other(problem), true);
+    }
+    (error, missing)
 }
 
 /// Takes a terminal as the one that controls this session.

@@ -212,7 +212,7 @@ fn more_folders_than_can_be_shown_are_refused() {
     disk.fill("w", 256);
     disk.view("first", "w", "").unwrap();
     disk.fill("first", Seen::MAX_MOUNTS - 257);
-    let no = why(disk.link_unseen("first", host.clone(), "more", Access::ReadOnly));
+    let no = why(disk.link_unseen("first", host, "more", Access::ReadOnly));
     assert!(no.contains("already 512 folders to be seen in a workspace or a view of it"), "{no}");
 }
 
