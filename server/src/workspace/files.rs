@@ -116,8 +116,7 @@ impl Files {
     /// [`Rejection::LinkForbidden`] for what is no folder, cannot be read, or would show the
     /// daemon's home.
     pub fn check_link(&self, host_path: &str) -> Result<String, Rejection> {
-        let forbidden =
-            |problem| Rejection::LinkForbidden { path: host_path.to_owned(), problem };
+        let forbidden = |problem| Rejection::LinkForbidden { path: host_path.to_owned(), problem };
         self.check_folder(host_path).map_err(forbidden)
     }
 
