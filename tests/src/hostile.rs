@@ -68,7 +68,9 @@ pub fn run_again_as_ordinary_user(this_test: &str) {
         chown(&to, Some(USER), Some(USER)).expect("its owner");
         to
     };
-    copy(&binary("substratd"), "substratd");
+    for name in ["substratd", "substratctl"] {
+        copy(&binary(name), name);
+    }
     let suite = copy(&std::env::current_exe().expect("this program"), "suite");
     let tmp = folder.path().join("tmp");
     std::fs::create_dir(&tmp).expect("a folder");

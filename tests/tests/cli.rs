@@ -92,6 +92,7 @@ fn agents_are_created_shown_changed_and_ended() {
         "parentId",
         "path",
         "provider",
+        "sandbox",
         "sessionId",
         "state",
         "treeUsage",
@@ -316,7 +317,10 @@ fn workspaces_are_made_linked_and_deleted() {
     let shown = daemon.ctl_ok(&["workspace", "show", "desk"]);
     assert!(shown.contains(&format!("link       in/here (ro) → {}\n", real.display())), "{shown}");
     let shown = &daemon.json(&["workspace", "show", "desk"])["workspace"];
-    assert_eq!(fields(shown), ["createTime", "id", "limitsInForce", "links", "name", "root"]);
+    assert_eq!(
+        fields(shown),
+        ["createTime", "id", "limitsInForce", "links", "name", "root", "sandbox"]
+    );
     assert!(daemon.ctl_ok(&["workspace", "list"]).contains("desk       folder  off      1      0"));
     let both = ["workspace", "link", "desk", "/tmp", "x", "--rw", "--ro"];
     assert_eq!(daemon.say(&both).code, Some(2));

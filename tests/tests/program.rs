@@ -181,9 +181,9 @@ for line in sys.stdin:
     turn, _, state = line.rpartition('"state":')
     asked = re.search(r'"text":"(\d+) (.) (.)"', turn)
     depth, opens, closes = int(asked[1]), asked[2], asked[3]
+    before = str(state.count('{"a":') + state.count('['))
     opens = '{"a":' if opens == '{' else opens
     state = opens * depth + '0' + closes * depth if depth else 'null'
-    before = str(state.count('{"a":') + state.count('['))
     print('{"type":"done","response":"' + before + '","state":' + state + '}', flush=True)
 "#;
 

@@ -4,7 +4,8 @@
 
 use super::workspace::{join_paths, mount_path, normal_path};
 use super::{
-    Access, Agent, AgentId, Link, Name, Rejection, Source, State, Tool, Workspace, World, covers,
+    Access, Agent, AgentId, Link, Mount, Name, Rejection, Source, State, Tool, Workspace, World,
+    covers,
 };
 
 /// Something that must be so on the disk.
@@ -53,6 +54,7 @@ impl State {
     pub fn looks_of_view(&self, name: &str, of: &str, subdir: &str) -> Vec<Look> {
         let found = || {
             let (of, subdir) = (self.resolve_workspace(of).ok()?, normal_path(subdir).ok()?);
+            self.check_git_file(of, &subdir).ok()?;
             Some((of.name.clone(), self.workspace_world(of), subdir))
         };
         match found() {
@@ -77,6 +79,7 @@ impl State {
                 let of = managed(args.view_of.as_ref()?)?;
                 let (world, _) = self.sight(agent, of);
                 let (workspace, path) = (of.name.clone(), normal_path(&args.subdir).ok()?);
+                self.check_git_file(of, &path).ok()?;
                 let may = world.at(&path).is_some_and(|seen| seen.access >= args.mode.into());
                 let is_new = self.workspace_named(&args.name).is_none();
                 return (may && is_new).then(|| vec![Look::Folder { workspace, world, path }]);
@@ -92,7 +95,8 @@ impl State {
         };
         let (world, _) = self.sight(agent, from);
         let (path, mode) = (normal_path(source).ok()?, Access::from(mode));
-        let seen = world.at(&path).filter(|seen| seen.access >= mode)?;
+        let may = |seen: &Mount| seen.access >= mode && !seen.source.is_git_file();
+        let seen = world.at(&path).filter(may)?;
         let mut at = normal_path(target).ok()?;
         if to.id == own.id {
             at = join_paths(&agent.workspace_subdir, &at).ok()?;
@@ -109,7 +113,8 @@ impl State {
     /// The places at which a new link lets folders be seen, and those within it: in its workspace
     /// and in every view of that.
     fn places(&self, workspace: &Workspace, mount: &str, link: Link) -> Vec<Look> {
-        if workspace.overlapping(mount).is_some() {
+        let refused = self.check_git_file(workspace, mount).is_err();
+        if refused || workspace.overlapping(mount).is_some() {
             return Vec::new();
         }
         let source = link.source.clone();
