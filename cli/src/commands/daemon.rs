@@ -40,6 +40,8 @@ pub(crate) enum Command {
         #[arg(long, value_parser = duration, value_name = "TIME")]
         deadline: Option<Duration>,
     },
+    /// Have the daemon read its configuration again; running turns go on undisturbed
+    Reload,
     /// Show how the daemon is doing
     Status,
     /// Show the daemon's log
@@ -68,6 +70,7 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Error
             Ok(())
         }
         Command::Stop { deadline } => stop(context, deadline).await,
+        Command::Reload => reload(context).await,
         Command::Status => status(context).await,
         Command::Logs { follow, lines } => logs(context, follow, lines).await,
     }
@@ -128,6 +131,27 @@ async fn start_with(place: &Place, set: &[String]) -> Result<String, Error> {
             other => return other,
         }
     }
+}
+
+async fn reload(context: &Context) -> Result<(), Error> {
+    let client = context.connect().await?;
+    let response = client.daemon().reload_config(v1::ReloadConfigRequest {}).await?.into_inner();
+    context.output.response(&response, |changes| {
+        let told = [
+            ("provider added", &changes.added_providers),
+            ("provider changed", &changes.changed_providers),
+            ("provider removed", &changes.removed_providers),
+            ("in force", &changes.changed_keys),
+            ("in force after a restart", &changes.restart_keys),
+        ];
+        let rows = told.iter().flat_map(|(what, names)| names.iter().map(move |name| (what, name)));
+        for (what, name) in rows.clone() {
+            line(&format!("{what}: {name}"));
+        }
+        if rows.count() == 0 {
+            line("nothing has changed");
+        }
+    })
 }
 
 /// What the daemon says where another one has its home.

@@ -4,20 +4,39 @@ use clap::Subcommand;
 use substrat_proto::v1;
 
 use super::Context;
+use crate::client::Client;
 use crate::error::Error;
 use crate::output::{Table, line};
-use crate::sandbox::{self, is_off};
+use crate::sandbox::is_off;
 
 /// Backends that run turns.
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// List providers, and whether they can run here
     List,
+    /// Look closely whether a provider can run here; exits with 1 if it cannot
+    Check {
+        /// Name of the provider
+        provider: String,
+    },
+    /// List the models that a provider offers
+    Models {
+        /// Name of the provider
+        provider: String,
+    },
 }
 
 pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Error> {
-    let Command::List = command;
     let client = context.connect().await?;
+    match command {
+        Command::List => list(context, &client).await?,
+        Command::Check { provider } => check(context, &client, provider).await?,
+        Command::Models { provider } => return models(context, &client, provider).await,
+    }
+    crate::sandbox::warn(&client).await
+}
+
+async fn list(context: &Context, client: &Client) -> Result<(), Error> {
     let request = v1::ListProvidersRequest {};
     let response = client.providers().list_providers(request).await?.into_inner();
     context.output.response(&response, |response| {
@@ -28,10 +47,11 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Error
                 (true, true) => "yes, sandbox OFF",
                 (false, _) => "no",
             };
+            let slots = format!("{} of {}", provider.slots_held, provider.slot_limit);
             table.row(vec![
                 provider.name.clone(),
                 available.to_owned(),
-                format!("{} of {}", provider.slots_held, provider.slot_limit),
+                slots,
                 provider.version.clone(),
                 provider.description.clone(),
             ]);
@@ -40,6 +60,40 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Error
         for provider in response.providers.iter().filter(|one| !one.available) {
             line(&format!("{} cannot run here: {}", provider.name, provider.problem));
         }
+    })
+}
+
+async fn check(context: &Context, client: &Client, provider: String) -> Result<(), Error> {
+    let request = v1::CheckProviderRequest { provider };
+    let response = client.providers().check_provider(request).await?.into_inner();
+    context.output.response(&response, |response| {
+        let Some(provider) = &response.provider else { return };
+        line(&format!("{}: {}", provider.name, provider.description));
+        let version = Some(("version", &provider.version)).filter(|(_, text)| !text.is_empty());
+        let facts = provider.facts.iter().map(|fact| (fact.name.as_str(), &fact.value));
+        for (name, value) in version.into_iter().chain(facts) {
+            line(&format!("  {name}: {value}"));
+        }
+        if provider.available {
+            line("  it can run here");
+        }
     })?;
-    sandbox::warn(&client).await
+    let problem = response.provider.map(|provider| provider.problem).unwrap_or_default();
+    if problem.is_empty() { Ok(()) } else { Err(Error::failed(problem)) }
+}
+
+async fn models(context: &Context, client: &Client, provider: String) -> Result<(), Error> {
+    let request = v1::ListModelsRequest { provider };
+    let response = client.providers().list_models(request).await?.into_inner();
+    context.output.response(&response, |response| {
+        let mut table = Table::new(&["MODEL", "CONTEXT", "NAME"]);
+        for model in &response.models {
+            let context = match model.context_tokens {
+                0 => String::new(),
+                tokens => tokens.to_string(),
+            };
+            table.row(vec![model.id.clone(), context, model.label.clone()]);
+        }
+        table.print(context.output, "no models");
+    })
 }

@@ -2,74 +2,35 @@
 //! errors.
 #![allow(clippy::disallowed_methods, reason = "reads the configuration file")]
 
+mod error;
+mod providers;
 mod sandbox;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use substrat_proto::v1;
 use toml::Value;
 
+pub use self::error::ConfigError;
+use self::providers::Sections;
 use crate::engine;
 use crate::journal;
+use crate::launcher::Launcher;
 use crate::launcher::egress::Endpoint;
 use crate::model::{Policy, ProviderPolicy, Resume};
-use crate::provider::{self, program, scripted};
+use crate::provider::registry::{self, Providers};
+use crate::provider::{program, scripted};
 use crate::service::DEFAULT_PROVIDER;
-
-/// Why a configuration cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file cannot be read.
-    #[error("{path}: {error}; make it a file that its owner can read, or remove it")]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        error: std::io::Error,
-    },
-    /// The file is no TOML.
-    #[error("{path}: line {line}, column {column}: {problem}")]
-    Syntax {
-        /// The file.
-        path: PathBuf,
-        /// Where, from 1.
-        line: usize,
-        /// Where in the line, from 1.
-        column: usize,
-        /// What is wrong there.
-        problem: String,
-    },
-    /// There is no such key.
-    #[error("{source_name}: unknown key {key:?}{}", did_you_mean(key))]
-    UnknownKey {
-        /// Where it stands.
-        source_name: String,
-        /// The key.
-        key: String,
-    },
-    /// The value does not fit the key.
-    #[error("{source_name}: {key} = {value}: {problem}")]
-    BadValue {
-        /// Where it stands.
-        source_name: String,
-        /// The key.
-        key: String,
-        /// The value.
-        value: String,
-        /// What would fit.
-        problem: String,
-    },
-}
 
 /// The settings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     values: BTreeMap<&'static str, (Value, String)>,
+    sections: Sections,
     path: PathBuf,
 }
 
@@ -338,7 +299,8 @@ impl Config {
     ) -> Result<Self, ConfigError> {
         let path = home.join("config.toml");
         let defaults = keys().map(|key| (key.name, ((key.default)(), "default".to_owned())));
-        let mut config = Self { values: defaults.collect(), path: path.clone() };
+        let (values, sections) = (defaults.collect(), Sections::default());
+        let mut config = Self { values, sections, path: path.clone() };
         config.read_file(&path)?;
         for (name, value) in environment {
             let is_key = name.starts_with(ENV_PREFIX) && !OTHER_VARIABLES.contains(&&*name);
@@ -355,6 +317,7 @@ impl Config {
             let (key, value) = flag.split_once('=').unwrap_or((flag, ""));
             config.set(key.trim(), from_text(value.trim()), "--set")?;
         }
+        config.plan()?;
         Ok(config)
     }
 
@@ -378,6 +341,9 @@ impl Config {
             let key = format!("{prefix}{name}");
             match value {
                 Value::Table(inner) => {
+                    if let Some(name) = key.strip_prefix(providers::PREFIX) {
+                        self.sections.open(name.split('.').next().unwrap_or_default(), source_name);
+                    }
                     self.read_table(&format!("{key}."), inner, source_name)?;
                 }
                 value => self.set(&key, value.clone(), source_name)?,
@@ -387,6 +353,13 @@ impl Config {
     }
 
     fn set(&mut self, name: &str, value: Value, source_name: &str) -> Result<(), ConfigError> {
+        if let Some(path) = name.strip_prefix(providers::PREFIX) {
+            let (source_name, key) = (source_name.to_owned(), name.to_owned());
+            return self
+                .sections
+                .set(path, value, &source_name)
+                .map_err(|problem| ConfigError::BadSection { source_name, key, problem });
+        }
         let Some(key) = find(name) else {
             let (source_name, key) = (source_name.to_owned(), name.to_owned());
             return Err(ConfigError::UnknownKey { source_name, key });
@@ -428,7 +401,8 @@ impl Config {
             source: source.clone(),
             description: find(name).map(|key| key.description).unwrap_or_default().to_owned(),
         });
-        v1::GetConfigResponse { path: self.path.display().to_string(), values: values.collect() }
+        let values = values.chain(self.show_sections()).collect();
+        v1::GetConfigResponse { path: self.path.display().to_string(), values }
     }
 
     /// What the daemon logs.
@@ -448,12 +422,6 @@ impl Config {
         texts.filter_map(|text| text.as_str()?.parse().ok()).collect()
     }
 
-    /// Slots of each provider.
-    pub fn slots(&self) -> BTreeMap<String, usize> {
-        let slots = |name: &str| (name.to_owned(), self.size(&format!("slots.{name}")));
-        ["program", "scripted"].map(slots).into()
-    }
-
     /// Threads that may be blocked at once: by running scripts, by those that wait for an answer,
     /// and by work on files.
     pub fn blocking_threads(&self) -> usize {
@@ -465,12 +433,12 @@ impl Config {
         Duration::from_secs(self.number("attach.silence_seconds"))
     }
 
-    /// Settings of the providers.
-    pub fn providers(&self) -> provider::Settings {
+    /// What providers are made with.
+    pub fn providers(&self, launcher: Launcher, folder: PathBuf) -> registry::Settings {
         let seconds = self.number("program.turn_seconds");
         let turn = (seconds > 0).then(|| Duration::from_secs(seconds));
         let program = program::Settings { turn };
-        provider::Settings { scripted: self.scripted(), program }
+        registry::Settings { launcher, folder, scripted: self.scripted(), program }
     }
 
     /// Limits of scripts.
@@ -504,12 +472,12 @@ impl Config {
     }
 
     /// What the core may do.
-    pub fn policy(&self, providers: &[provider::Info]) -> Policy {
-        let slots = self.slots();
-        let default = self.size("slots.default");
-        let providers = providers.iter().map(|info| {
-            let slots = slots.get(info.name).copied().unwrap_or(default);
-            (Arc::from(info.name), ProviderPolicy { slots, call_limit: info.call_limit })
+    pub fn policy(&self, providers: &Providers) -> Policy {
+        let slots = self.provider_slots(providers);
+        let providers = providers.iter().map(|(name, entry)| {
+            let slots = slots.get(&**name).copied().unwrap_or(1);
+            let call_limit = entry.provider.info().call_limit;
+            (name.clone(), ProviderPolicy { slots, call_limit })
         });
         Policy {
             providers: providers.collect(),

@@ -4,6 +4,7 @@ mod adapters;
 mod config;
 mod home;
 mod logging;
+mod reload;
 mod run;
 
 pub use config::{Config, ConfigError, environment};

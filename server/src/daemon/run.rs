@@ -13,6 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
 use super::adapters::{FromProjections, Tail, ToProjections};
+use super::reload::Live;
 use super::{Config, ConfigError, Home, HomeError, environment, logging};
 use crate::engine::{Engine, Fatal, Handle, LaunchedShells, Parts, RandomIds, now};
 use crate::import;
@@ -20,7 +21,7 @@ use crate::journal::{self, Disk, Journal, OsDisk};
 use crate::launcher::{Launcher, boot_id};
 use crate::model::{BadLine, Context, Leftover};
 use crate::projection::Worker;
-use crate::provider::{self, Provider};
+use crate::provider::registry::Providers;
 use crate::recovery::{self, Recovered, Report};
 use crate::service::{About, Api, Sockets, bind};
 use crate::workspace::{Files, SandboxPolicy};
@@ -172,7 +173,7 @@ struct Started {
 fn recover(
     home: &Home,
     config: &Config,
-    providers: &[Arc<dyn Provider>],
+    providers: &Providers,
     leftovers: &[Leftover],
 ) -> Result<Started, RunError> {
     let begun = Instant::now();
@@ -187,8 +188,7 @@ fn recover(
         max_open_files: log_files(),
         boot: boot_id(),
     };
-    let infos: Vec<_> = providers.iter().map(|provider| provider.info()).collect();
-    let policy = config.policy(&infos);
+    let policy = config.policy(providers);
     let mut context = Context { now: now(), policy: &policy, ids: &mut ids, attended: &|_| false };
     let replayed = recovery::scan(disk.clone(), options)?.replay()?;
     let recovered = replayed.telling(leftovers).reconcile(&mut context, crate::VERSION)?;
@@ -236,7 +236,8 @@ async fn serve(
         .map_err(|error| RunError::Socket { path: socket.clone(), error })?;
     let (launcher, leftovers) = launcher(home, config, files).await?;
     let files = launcher.files();
-    let providers = provider::all(config.providers(), &launcher);
+    let live = Arc::new(Live::new(home.path(), &options.set, config.clone(), &launcher)?);
+    let providers = live.registry().all();
     let Started { recovered, took, disk, ids } = recover(home, config, &providers, &leftovers)?;
     launcher.forget_leftovers().map_err(io("forgetting what an earlier daemon left"))?;
     let Recovered { state, effects, writer, projector, report } = recovered;
@@ -252,11 +253,10 @@ async fn serve(
     let tail = Arc::new(Tail { journal, worker, at_checkpoint: AtomicU64::new(0) });
     let shells = LaunchedShells::new(launcher.clone(), &home.path().join("shells"));
     let shells = shells.map_err(io("making the folder of shells"))?;
-    let infos: Vec<_> = providers.iter().map(|provider| provider.info()).collect();
     let parts = Parts {
         journal: journal_handle.clone(),
         sink: Box::new(ToProjections { worker: worker_handle.clone(), tail: tail.clone() }),
-        providers,
+        providers: live.registry().clone(),
         files: files.clone(),
         shells: Arc::new(shells),
         sockets: Arc::new(Sockets::new(home.path().join("run"))),
@@ -264,9 +264,10 @@ async fn serve(
         clock: Arc::new(now),
     };
     let archive = Arc::new(FromProjections { disk, worker: worker_handle.clone() });
-    let policy = config.policy(&infos);
+    let policy = config.policy(&providers);
     let (engine, handle) = Engine::new(state, effects, policy, Box::new(ids), archive, parts);
-    let about = about(home, config, launcher.clone(), (report, took), tail);
+    live.tell(handle.clone());
+    let about = about(home, live.clone(), config, launcher.clone(), (report, took), tail);
     let api = Api::new(handle.clone(), files, launcher.clone(), about);
     let (stop, stopped) = oneshot::channel::<()>();
     let mut server = std::pin::pin!(api.serve(listener, &users, async move {
@@ -274,7 +275,7 @@ async fn serve(
         let _ = stopped.await;
     }));
     let mut engine = std::pin::pin!(engine.run());
-    let mut signals = std::pin::pin!(drain_on_signals(handle)?);
+    let mut signals = std::pin::pin!(obey_signals(handle, live)?);
     let mut probe = std::pin::pin!(probe(&launcher));
     ready(&socket, stderr)?;
     tracing::info!(socket = %socket.display(), "serving");
@@ -342,6 +343,7 @@ async fn probe(launcher: &Launcher) -> Infallible {
 
 fn about(
     home: &Home,
+    configuration: Arc<Live>,
     config: &Config,
     launcher: Launcher,
     (recovery, recovery_took): (Report, Duration),
@@ -354,8 +356,7 @@ fn about(
         recovery,
         recovery_took,
         imported: super::home::first_line(home.path(), import::REPORT_PATH),
-        config: config.show(),
-        slots: config.slots(),
+        configuration,
         connections: connections(),
         silence: config.attach_silence(),
         journal: Box::new(move || same.status()),
@@ -381,8 +382,9 @@ fn ready(socket: &Path, stderr: Option<std::fs::File>) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Drains at the first SIGTERM or SIGINT, and stops at once at the second.
-fn drain_on_signals(handle: Handle) -> Result<impl Future<Output = ()>, RunError> {
+/// Drains at the first SIGTERM or SIGINT, and stops at once at the second. Reads the configuration
+/// again at SIGHUP.
+fn obey_signals(handle: Handle, live: Arc<Live>) -> Result<impl Future<Output = ()>, RunError> {
     let mut term = signal(SignalKind::terminate()).map_err(io("listening for SIGTERM"))?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(io("listening for SIGINT"))?;
     let mut hangup = signal(SignalKind::hangup()).map_err(io("listening for SIGHUP"))?;
@@ -393,7 +395,9 @@ fn drain_on_signals(handle: Handle) -> Result<impl Future<Output = ()>, RunError
                 Some(()) = term.recv() => {}
                 Some(()) = interrupt.recv() => {}
                 Some(()) = hangup.recv() => {
-                    tracing::warn!("SIGHUP is ignored: restart to reload the configuration");
+                    if let Err(error) = live.again() {
+                        tracing::error!(%error, "SIGHUP: the configuration stays as it was");
+                    }
                     continue;
                 }
                 else => return,

@@ -221,8 +221,7 @@ impl Handle {
         let provider = given(new.provider).unwrap_or_else(|| theirs.clone());
         let inherited = inherited.filter(|_| provider == theirs).map(|model| model.to_string());
         let model = given(new.model).or(inherited);
-        let mut known = self.providers().iter();
-        let provider = known.find(|known| known.info().name == provider)?;
+        let provider = self.providers().get(&provider)?.provider;
         Some(match provider.check(&new.instructions, model.as_deref()).err()? {
             Objection::Instructions(problem) => {
                 Rejection::ScriptInvalid { name: new.name, problem }

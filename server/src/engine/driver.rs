@@ -312,6 +312,12 @@ impl Driver {
             Report::Call(new) => self.call(new),
             Report::CallerLeft(agent) => self.caller_left(agent),
             Report::ErrandOver => self.errands = self.errands.saturating_sub(1),
+            Report::SetPolicy(policy) => {
+                let draining = self.core.policy_mut().draining;
+                *self.core.policy_mut() = Policy { draining, ..policy };
+                // What waits for a slot may have one now.
+                self.command(Command::Tick);
+            }
         }
     }
 

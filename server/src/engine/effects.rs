@@ -19,20 +19,16 @@ impl Driver {
     pub(super) fn act(&mut self, effect: Effect) {
         match effect {
             Effect::Open { session, agent, provider, model, instructions, saved } => {
-                let providers = self.handle.providers().iter();
-                let named = provider;
-                let provider =
-                    providers.clone().find(|known| known.info().name == &*named).cloned();
                 let name = self
                     .core
                     .state()
                     .agent(agent)
                     .map_or_else(|| Name::known("?"), |agent| agent.name.clone());
-                let owner = Owner { agent, name, session, provider: named };
+                let owner = Owner { agent, name, session, provider };
                 let spec = Spec { session, model, instructions, saved, tool_socket: None };
                 let errand = self.errand();
                 let to = (&self.handle, errand);
-                self.runners.open(owner, provider, spec, &self.sockets, to);
+                self.runners.open(owner, spec, &self.sockets, to);
             }
             Effect::StartTurn { session, agent, turn, seq, prompt, messages, world } => {
                 let outputs = self.handle.outputs();

@@ -10,10 +10,11 @@ use super::core::Tell;
 use super::output::Outputs;
 use super::{Archive, CheckpointDone, Feed};
 use crate::model::{
-    Agent, AgentId, Answered, CallFailure, Command, Excess, FailureClass, Json, Outcome, Rejection,
-    Request, State, ToolSpec, TurnId, offered,
+    Agent, AgentId, Answered, CallFailure, Command, Excess, FailureClass, Json, Outcome, Policy,
+    Rejection, Request, State, ToolSpec, TurnId, offered,
 };
-use crate::provider::Provider;
+use crate::provider::Registry;
+use crate::provider::registry::Entry;
 use crate::workspace::Files;
 
 /// Why something was not done.
@@ -124,6 +125,8 @@ pub(super) enum Report {
         told: oneshot::Sender<()>,
     },
     Call(NewCall),
+    /// The core works by this from now on.
+    SetPolicy(Policy),
     /// A caller of this agent's tools went away without waiting for the result.
     CallerLeft(AgentId),
     /// An [`Errand`] is over.
@@ -177,7 +180,7 @@ pub(super) struct Shared {
     pub(super) feed: Feed,
     pub(super) outputs: Outputs,
     pub(super) archive: Arc<dyn Archive>,
-    pub(super) providers: Vec<Arc<dyn Provider>>,
+    pub(super) providers: Registry,
     pub(super) files: Files,
     pub(super) draining: watch::Sender<bool>,
     pub(super) calls: AtomicU64,
@@ -289,6 +292,12 @@ impl Handle {
         self.shared.draining.subscribe()
     }
 
+    /// Has the core work by another policy from now on.
+    pub fn set_policy(&self, policy: Policy) {
+        // An engine that is gone decides nothing any more.
+        let _ = self.reports.send(Report::SetPolicy(policy));
+    }
+
     /// The newest durable events.
     pub fn feed(&self) -> &Feed {
         &self.shared.feed
@@ -305,15 +314,15 @@ impl Handle {
     }
 
     /// The providers.
-    pub fn providers(&self) -> &[Arc<dyn Provider>] {
+    pub fn providers(&self) -> &Registry {
         &self.shared.providers
     }
 
     /// The tools that an agent is offered.
     pub fn offered(&self, agent: &Agent) -> Vec<&'static ToolSpec> {
-        let mut known = self.providers().iter().map(|provider| provider.info());
-        let own = known.find(|known| *known.name == *agent.session.provider);
-        offered(agent, own.is_some_and(|own| own.capabilities.native_tools)).collect()
+        let own = self.providers().get(&agent.session.provider);
+        let has_tools = |own: Entry| own.provider.info().capabilities.native_tools;
+        offered(agent, own.is_some_and(has_tools)).collect()
     }
 }
 

@@ -39,7 +39,7 @@ pub use output::{Item, Outputs, TurnOutput, Unread};
 pub use shell::{LaunchedShells, Met, NoShells, Ran, Shells};
 
 use crate::model::{AgentId, Commit, Entry, SessionId};
-use crate::provider::Provider;
+use crate::provider::Registry;
 
 /// Where the engine hands over what became durable.
 pub trait Sink: Send {
@@ -141,7 +141,7 @@ pub struct Parts {
     /// Where durable events go.
     pub sink: Box<dyn Sink>,
     /// The providers.
-    pub providers: Vec<Arc<dyn Provider>>,
+    pub providers: Registry,
     /// Files of workspaces.
     pub files: crate::workspace::Files,
     /// Shells of agents.

@@ -77,25 +77,21 @@ impl Runners {
     pub(super) fn open(
         &mut self,
         owner: Owner,
-        provider: Option<Arc<dyn Provider>>,
-        mut spec: Spec,
+        spec: Spec,
         sockets: &Arc<dyn ToolSockets>,
         (handle, errand): (&Handle, Errand),
     ) {
         let (jobs, queue) = mpsc::unbounded_channel();
         let (close, closed) = oneshot::channel();
         let session = owner.session;
-        let wants_socket =
-            provider.as_ref().is_some_and(|provider| provider.info().capabilities.tool_socket);
-        let socket = match wants_socket {
-            true => sockets.open(owner.agent, session, handle.clone()).map(Some),
-            false => Ok(None),
+        let mut task = Task {
+            owner,
+            spec,
+            sockets: sockets.clone(),
+            handle: handle.clone(),
+            open: None,
+            socket: None,
         };
-        if let Ok(Some(socket)) = &socket {
-            spec.tool_socket = Some(socket.path.clone());
-        }
-        let mut task =
-            Task { owner, provider, spec, handle: handle.clone(), instance: None, socket };
         self.tasks.spawn(async move {
             let _errand = errand;
             let ended = {
@@ -112,8 +108,8 @@ impl Runners {
                 task.report(Command::Crash { session, reason, attended: Vec::new() });
                 "the task of its session crashed"
             });
-            if let Some(instance) = task.instance.take() {
-                instance.close(why).await;
+            if let Some(open) = task.open.take() {
+                open.instance.close(why).await;
             }
         });
         self.live.insert(session, Runner { jobs, turn: None, close });
@@ -193,12 +189,18 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 
 struct Task {
     owner: Owner,
-    provider: Option<Arc<dyn Provider>>,
     spec: Spec,
+    sockets: Arc<dyn ToolSockets>,
     handle: Handle,
-    instance: Option<Box<dyn Instance>>,
-    /// Held while the session is live.
-    socket: std::io::Result<Option<ToolSocket>>,
+    open: Option<Open>,
+    /// Held while the session is live, if its provider wants one.
+    socket: Option<ToolSocket>,
+}
+
+/// An instance of a provider that is open.
+struct Open {
+    provider: Arc<dyn Provider>,
+    instance: Box<dyn Instance>,
 }
 
 impl Task {
@@ -219,8 +221,8 @@ impl Task {
                 }
                 Job::Suspend => {
                     let session = self.owner.session;
-                    let result = match self.instance.take() {
-                        Some(instance) => instance.suspend().await.map_err(|no| no.message),
+                    let result = match self.open.take() {
+                        Some(open) => open.instance.suspend().await.map_err(|no| no.message),
                         None => Ok(Saved::Unchanged),
                     };
                     return self.report(Command::FinishSuspend { session, result });
@@ -245,7 +247,6 @@ impl Task {
             world: turn.world,
             tools: turn.tools.into(),
         };
-        let retry = Retry::default();
         let mut attempt = 1;
         loop {
             let ended = self.attempt(turn.id, &prompt, cancel, &output).await;
@@ -260,7 +261,8 @@ impl Task {
                 Err(_) if cancel.is_cancelled() => break TurnEnd::Cancelled,
                 Err(failure) => failure,
             };
-            let Some(delay) = retry.delay(&failure, attempt, jitter(turn.id, attempt)) else {
+            let Some(delay) = self.retry().delay(&failure, attempt, jitter(turn.id, attempt))
+            else {
                 break TurnEnd::Failed { class: failure.class, error: failure.message };
             };
             attempt += 1;
@@ -284,6 +286,13 @@ impl Task {
         }
     }
 
+    /// When its turns are tried again.
+    fn retry(&self) -> Retry {
+        let entry = self.handle.providers().get(&self.owner.provider);
+        let usual = Retry::default();
+        Retry { attempts: entry.map_or(usual.attempts, |entry| entry.common.attempts), ..usual }
+    }
+
     async fn attempt(
         &mut self,
         turn: TurnId,
@@ -291,21 +300,7 @@ impl Task {
         cancel: &CancellationToken,
         output: &Arc<TurnOutput>,
     ) -> Result<Ended, Failure> {
-        if let Err(error) = &self.socket {
-            return Err(Failure {
-                class: FailureClass::Sandbox,
-                message: format!("the tool socket could not be opened: {error}"),
-                retry_after: None,
-            });
-        }
-        if self.instance.is_none() {
-            let Some(provider) = &self.provider else {
-                let message = format!("its provider {:?} is not configured", self.owner.provider);
-                let class = FailureClass::ProviderGone;
-                return Err(Failure { class, message, retry_after: None });
-            };
-            self.instance = Some(provider.open(self.spec.clone()).await?);
-        }
+        self.be_open().await?;
         let io = Arc::new(Io {
             agent: self.owner.agent,
             turn,
@@ -313,10 +308,40 @@ impl Task {
             output: output.clone(),
             cancel: cancel.clone(),
         });
-        match &mut self.instance {
-            Some(instance) => instance.turn(prompt.clone(), io).await,
+        match &mut self.open {
+            Some(open) => open.instance.turn(prompt.clone(), io).await,
             None => Err(Failure::permanent("the session is not open")),
         }
+    }
+
+    /// Opens the session, if it is not open with the provider as it is configured now.
+    async fn be_open(&mut self) -> Result<(), Failure> {
+        let name = &*self.owner.provider;
+        let Some(entry) = self.handle.providers().get(name) else {
+            let message = format!("its provider {name:?} is not configured");
+            return Err(Failure::new(FailureClass::ProviderGone, message));
+        };
+        if let Some(open) = self.open.take_if(|open| !Arc::ptr_eq(&open.provider, &entry.provider))
+            && let Saved::State(state) = open.instance.suspend().await?
+        {
+            self.spec.saved = Some(state);
+        }
+        if self.open.is_some() {
+            return Ok(());
+        }
+        if entry.provider.info().capabilities.tool_socket && self.socket.is_none() {
+            let (agent, session) = (self.owner.agent, self.owner.session);
+            let socket = self.sockets.open(agent, session, self.handle.clone());
+            let socket = socket.map_err(|error| {
+                let message = format!("the tool socket could not be opened: {error}");
+                Failure::new(FailureClass::Sandbox, message)
+            })?;
+            self.spec.tool_socket = Some(socket.path.clone());
+            self.socket = Some(socket);
+        }
+        let instance = entry.provider.open(self.spec.clone()).await?;
+        self.open = Some(Open { provider: entry.provider, instance });
+        Ok(())
     }
 }
 

@@ -63,7 +63,7 @@ pub struct Plan<'a> {
     pub private: &'a [String],
     /// What else is bound, at absolute paths outside of the workspace.
     pub binds: &'a [Bound],
-    /// Number of the descriptor that holds what [`EXCLUDES`] is to say, if that is needed.
+    /// Number of the descriptor that holds what `EXCLUDES` is to say, if that is needed.
     pub excludes: Option<i32>,
     /// The first process.
     pub init: i32,

@@ -96,8 +96,24 @@ pub enum Over {
 pub enum FailureClass {
     /// May work if tried again.
     Transient,
+    /// The backend wants fewer requests.
+    RateLimit,
+    /// The backend has too much to do.
+    Overload,
+    /// The backend was not reached, or the connection broke.
+    Network,
+    /// Nothing was heard of the backend for too long.
+    Stalled,
     /// Will not work as it is.
     Permanent,
+    /// The backend knows no such key, or lets it do nothing.
+    Auth,
+    /// The backend understood the request, and refused it.
+    InvalidRequest,
+    /// The backend did not keep to its protocol.
+    Protocol,
+    /// The process that ran the turn was killed, and not by the daemon.
+    Killed,
     /// The conversation does not fit the model any more.
     Overflow,
     /// A budget is used up.
@@ -113,11 +129,31 @@ impl FailureClass {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Transient => "transient",
+            Self::RateLimit => "rate-limit",
+            Self::Overload => "overload",
+            Self::Network => "network",
+            Self::Stalled => "stalled",
             Self::Permanent => "permanent",
+            Self::Auth => "auth",
+            Self::InvalidRequest => "invalid-request",
+            Self::Protocol => "protocol",
+            Self::Killed => "killed",
             Self::Overflow => "overflow",
             Self::Budget => "budget",
             Self::Sandbox => "sandbox",
             Self::ProviderGone => "provider-gone",
         }
+    }
+
+    /// Whether the same may work if it is tried again.
+    pub fn may_pass(self) -> bool {
+        use FailureClass as Is;
+        matches!(self, Is::Transient | Is::RateLimit | Is::Overload | Is::Network | Is::Stalled)
+    }
+
+    /// Whether another provider may do what failed: not where it was asked for something wrong, or
+    /// may not cost more.
+    pub fn may_fall_back(self) -> bool {
+        !matches!(self, Self::Permanent | Self::InvalidRequest | Self::Budget)
     }
 }

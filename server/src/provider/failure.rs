@@ -39,25 +39,20 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
-    /// What may be tried next.
-    ///
-    /// A killed process is a provider that went away; its turn may have done something, so it is
-    /// for the engine to say whether it runs again. One that broke the protocol would do so again.
+    /// The class under which it is told, which says what may be tried next.
     pub fn class(self) -> FailureClass {
         match self {
-            Self::RateLimit | Self::Overload | Self::Network | Self::Stalled => {
-                FailureClass::Transient
-            }
-            Self::Auth
-            | Self::InvalidRequest
-            | Self::Limit
-            | Self::Refused
-            | Self::Gone
-            | Self::Protocol
-            | Self::Other => FailureClass::Permanent,
+            Self::RateLimit => FailureClass::RateLimit,
+            Self::Overload => FailureClass::Overload,
+            Self::Network => FailureClass::Network,
+            Self::Stalled => FailureClass::Stalled,
+            Self::Auth => FailureClass::Auth,
+            Self::InvalidRequest => FailureClass::InvalidRequest,
+            Self::Protocol => FailureClass::Protocol,
+            Self::Killed => FailureClass::Killed,
             Self::Overflow => FailureClass::Overflow,
             Self::Budget => FailureClass::Budget,
-            Self::Killed => FailureClass::ProviderGone,
+            Self::Limit | Self::Refused | Self::Gone | Self::Other => FailureClass::Permanent,
         }
     }
 
@@ -139,6 +134,9 @@ impl FailureKind {
             ("context window", FailureKind::Overflow),
             ("maximum context length", FailureKind::Overflow),
             ("exceed context limit", FailureKind::Overflow),
+            ("exceeds the available context", FailureKind::Overflow),
+            ("input is too long", FailureKind::Overflow),
+            ("too many tokens", FailureKind::Overflow),
             ("no conversation found", FailureKind::Gone),
             ("no rollout found", FailureKind::Gone),
             ("rate limit", FailureKind::RateLimit),
@@ -220,8 +218,7 @@ impl Failed {
     /// A failure of a kind.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         let message = message.into();
-        let retry_after =
-            (kind.class() == FailureClass::Transient).then(|| wait_in(&message)).flatten();
+        let retry_after = kind.class().may_pass().then(|| wait_in(&message)).flatten();
         Self { kind, message, retry_after }
     }
 

@@ -1,6 +1,7 @@
 //! Backends that can run turns.
 //!
-//! Adding one is a file or folder here and a line in [`all`].
+//! Adding one is a file or folder here and a line in [`KINDS`]; `docs/adding-a-provider.md` walks
+//! through it.
 
 pub mod acp;
 pub mod activity;
@@ -16,18 +17,21 @@ pub mod lines;
 pub mod meter;
 pub mod program;
 pub mod progress;
+pub mod registry;
 pub mod retry;
 pub mod scripted;
+pub mod secret;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use self::history::History;
-use crate::launcher::Launcher;
+pub use self::registry::{Kind, Registry};
 use crate::model::{
     Blob, FailureClass, Json, LimitKind, Message, Name, Saved, SessionId, ToolSpec, TurnId, Usage,
     World,
@@ -59,11 +63,11 @@ pub struct Capabilities {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Info {
     /// Its name.
-    pub name: &'static str,
+    pub name: Arc<str>,
+    /// Its kind.
+    pub kind: &'static str,
     /// What it is, in a sentence.
-    pub description: &'static str,
-    /// Version of the backend.
-    pub version: String,
+    pub description: String,
     /// What it can do.
     pub capabilities: Capabilities,
     /// Longest time that one of its tool calls may block.
@@ -124,9 +128,14 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// A failure of a class.
+    pub fn new(class: FailureClass, message: impl Into<String>) -> Self {
+        Self { class, message: message.into(), retry_after: None }
+    }
+
     /// A failure that is not going to pass.
     pub fn permanent(message: impl Into<String>) -> Self {
-        Self { class: FailureClass::Permanent, message: message.into(), retry_after: None }
+        Self::new(FailureClass::Permanent, message)
     }
 }
 
@@ -170,10 +179,41 @@ pub trait TurnIo: Send + Sync {
     fn cancelled(&self) -> &CancellationToken;
 }
 
+/// What was found when it was looked whether a provider can run here.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Health {
+    /// Version of the backend; empty when unknown.
+    pub version: String,
+    /// Why it cannot run here, and what to do; none if it can.
+    pub problem: Option<String>,
+    /// What else was found, such as where its program lies, as names and values.
+    pub facts: Vec<(String, String)>,
+}
+
+/// A model that a provider offers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Model {
+    /// Its name, as given to an agent.
+    pub id: String,
+    /// What it is called, if that is something else.
+    pub label: String,
+    /// Tokens of a conversation that it takes; 0 when unknown.
+    pub context_tokens: u64,
+}
+
 /// A backend.
 pub trait Provider: Send + Sync {
     /// What is known of it.
     fn info(&self) -> Info;
+    /// Looks whether it can run here: for what it needs on the machine, and not whether a server
+    /// answers unless `ask` says so. Takes seconds at most.
+    fn examine(&self, ask: bool) -> BoxFuture<'_, Health>;
+    /// The models that it offers.
+    fn models(&self) -> BoxFuture<'_, Result<Vec<Model>, Failure>> {
+        let name = self.info().name;
+        let known = format!("{name} does not tell its models");
+        std::future::ready(Err(Failure::permanent(known))).boxed()
+    }
     /// Checks instructions and model before an agent is created with them.
     fn check(&self, instructions: &str, model: Option<&str>) -> Result<(), Objection>;
     /// Opens a session.
@@ -198,19 +238,5 @@ pub trait Instance: Send {
     }
 }
 
-/// Settings of the providers.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// Limits of scripts.
-    pub scripted: scripted::Settings,
-    /// Bounds of programs.
-    pub program: program::Settings,
-}
-
-/// The providers of this build.
-pub fn all(settings: Settings, launcher: &Launcher) -> Vec<Arc<dyn Provider>> {
-    vec![
-        Arc::new(program::Program::new(settings.program, launcher.clone())),
-        Arc::new(scripted::Scripted::new(settings.scripted)),
-    ]
-}
+/// The kinds of this build.
+pub const KINDS: &[Kind] = &[program::KIND, scripted::KIND];

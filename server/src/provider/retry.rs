@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::Failure;
-use crate::model::FailureClass;
 
 /// How often and how soon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +31,7 @@ impl Retry {
     ///
     /// What the backend asked for is honoured, but no longer than the longest delay.
     pub fn delay(&self, failure: &Failure, done: u32, jitter: f64) -> Option<Duration> {
-        if failure.class != FailureClass::Transient || done >= self.attempts {
+        if !failure.class.may_pass() || done >= self.attempts {
             return None;
         }
         let doubled = self.first_delay.saturating_mul(1 << done.saturating_sub(1).min(20));
@@ -45,6 +44,7 @@ impl Retry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::FailureClass;
 
     #[test]
     fn delays_double_up_to_a_bound_and_end() {

@@ -65,11 +65,10 @@ impl Api {
         model: Option<&str>,
     ) -> Result<(), Status> {
         let provider = if provider.is_empty() { super::DEFAULT_PROVIDER } else { provider };
-        let mut known = self.engine.providers().iter();
-        let Some(provider) = known.find(|known| known.info().name == provider) else {
+        let Some(known) = self.engine.providers().get(provider) else {
             return Ok(()); // the core says which there are
         };
-        provider.check(instructions, model).map_err(|objection| match objection {
+        known.provider.check(instructions, model).map_err(|objection| match objection {
             Objection::Instructions(error) => {
                 let message = match instructions.trim() {
                     "" => "no instructions were given".to_owned(),
@@ -80,8 +79,8 @@ impl Api {
                 status(Code::InvalidArgument, Reason::ScriptInvalid, message, hint)
             }
             Objection::Model(problem) => {
-                let hint = "the model of a program agent is its command line, such as --model \
-                            'python3 agent.py'; see docs/program.md";
+                let hint = "give one with --model: that of a program agent is its command line, \
+                            such as 'python3 agent.py'; others have names";
                 status(Code::InvalidArgument, Reason::ModelInvalid, problem, hint)
             }
         })

@@ -1,13 +1,12 @@
-//! DaemonService and ProviderService.
+//! DaemonService.
 
 use std::time::Duration;
 
 use substrat_proto::v1;
 use substrat_proto::v1::daemon_service_server::DaemonService;
-use substrat_proto::v1::provider_service_server::ProviderService;
-use tonic::{Request, Response, Status};
+use tonic::{Code, Request, Response, Status};
 
-use super::status::{invalid, refused};
+use super::status::{Reason, invalid, refused, status};
 use super::{About, Api, Mended, convert};
 use crate::recovery::Report;
 use crate::workspace::{SandboxPolicy, SandboxReport};
@@ -46,7 +45,7 @@ fn sandbox(report: &SandboxReport) -> v1::Sandbox {
 }
 
 /// What keeps a provider from running here; empty for nothing.
-fn problem(sandbox: &v1::SandboxStatus) -> String {
+pub(super) fn problem(sandbox: &v1::SandboxStatus) -> String {
     match sandbox.state() {
         v1::SandboxState::Unavailable => {
             format!("no process can be started without a sandbox: {}", sandbox.reason)
@@ -57,7 +56,7 @@ fn problem(sandbox: &v1::SandboxStatus) -> String {
 
 impl Api {
     /// Whoever asks is told what is so now; the report says what came of it.
-    async fn look_for_sandbox(&self) {
+    pub(super) async fn look_for_sandbox(&self) {
         if self.launcher.settings().policy != SandboxPolicy::Off {
             let _ = self.launcher.sandbox().await;
         }
@@ -114,7 +113,19 @@ impl DaemonService for Api {
         &self,
         _: Request<v1::GetConfigRequest>,
     ) -> Result<Response<v1::GetConfigResponse>, Status> {
-        Ok(Response::new(self.about.config.clone()))
+        Ok(Response::new(self.about.configuration.show()))
+    }
+
+    async fn reload_config(
+        &self,
+        _: Request<v1::ReloadConfigRequest>,
+    ) -> Result<Response<v1::ReloadConfigResponse>, Status> {
+        let reloaded = self.about.configuration.reload().await;
+        let changes = reloaded.map_err(|problem| {
+            let hint = "mend it and reload again; the daemon goes on as it was";
+            status(Code::FailedPrecondition, Reason::ConfigInvalid, problem, hint)
+        })?;
+        Ok(Response::new(changes))
     }
 
     async fn shutdown(
@@ -128,49 +139,5 @@ impl DaemonService for Api {
         };
         let running_turns = self.engine.drain(limit).await.map_err(|no| refused(&no))?;
         Ok(Response::new(v1::ShutdownResponse { running_turns }))
-    }
-}
-
-#[tonic::async_trait]
-impl ProviderService for Api {
-    async fn list_providers(
-        &self,
-        _: Request<v1::ListProvidersRequest>,
-    ) -> Result<Response<v1::ListProvidersResponse>, Status> {
-        let slots = self.about.slots.clone();
-        let known: Vec<_> =
-            self.engine.providers().iter().map(|provider| provider.info()).collect();
-        self.look_for_sandbox().await;
-        let confinement = self.confinement().await;
-        let listed = self.engine.read(move |state| {
-            let mut providers: Vec<v1::Provider> = known
-                .into_iter()
-                .map(|info| {
-                    let pool = state.pool(info.name);
-                    let sandbox = confinement.of_provider(info.name);
-                    let problem = problem(&sandbox);
-                    v1::Provider {
-                        name: info.name.to_owned(),
-                        description: info.description.to_owned(),
-                        version: info.version,
-                        available: problem.is_empty(),
-                        problem,
-                        capabilities: Some(v1::ProviderCapabilities {
-                            keeps_history: info.capabilities.keeps_history,
-                            native_tools: info.capabilities.native_tools,
-                            tool_socket: info.capabilities.tool_socket,
-                        }),
-                        slot_limit: slots.get(info.name).copied().unwrap_or(0) as u32,
-                        slots_held: pool.held as u32,
-                        slots_wanted: pool.queued as u32,
-                        sandbox: Some(sandbox),
-                    }
-                })
-                .collect();
-            providers.sort_by(|one, other| one.name.cmp(&other.name));
-            providers
-        });
-        let providers = listed.await.map_err(|no| refused(&no))?;
-        Ok(Response::new(v1::ListProvidersResponse { providers }))
     }
 }

@@ -10,6 +10,7 @@ mod exec;
 mod folder;
 mod incoming;
 mod layers;
+mod provider;
 mod request;
 mod sandbox;
 mod session;
@@ -20,11 +21,11 @@ mod turn;
 mod weave;
 mod workspace;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use substrat_proto::v1;
 use tokio::net::UnixListener;
 use tonic::transport::Server;
@@ -83,6 +84,16 @@ pub struct Mended {
     pub quarantined: Vec<String>,
 }
 
+/// The configuration, as it is in force.
+pub trait Configuration: Send + Sync {
+    /// The settings.
+    fn show(&self) -> v1::GetConfigResponse;
+    /// Live instances of a provider at most.
+    fn slots(&self, provider: &str) -> usize;
+    /// Reads it again. The error says what is wrong with it; then nothing has changed.
+    fn reload(&self) -> BoxFuture<'_, Result<v1::ReloadConfigResponse, String>>;
+}
+
 /// What the daemon tells of itself.
 pub struct About {
     /// Its home.
@@ -97,10 +108,8 @@ pub struct About {
     pub imported: Option<String>,
     /// Clients that may be connected at once.
     pub connections: usize,
-    /// The effective configuration.
-    pub config: v1::GetConfigResponse,
-    /// Slots of each provider.
-    pub slots: BTreeMap<String, usize>,
+    /// The configuration.
+    pub configuration: Arc<dyn Configuration>,
     /// After how long a client that says nothing is taken for dead.
     pub silence: Duration,
     /// How the journal is doing.

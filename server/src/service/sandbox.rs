@@ -13,13 +13,14 @@ use crate::workspace::{SandboxPolicy, SandboxReport};
 pub(super) struct Confinement {
     all: Arc<v1::SandboxStatus>,
     /// Providers that start processes.
-    starting: Arc<[&'static str]>,
+    starting: Arc<[Arc<str>]>,
 }
 
 impl Api {
     /// How processes are started, looked for if that is not known.
     pub(super) async fn confinement(&self) -> Confinement {
-        let infos = self.engine.providers().iter().map(|provider| provider.info());
+        let all = self.engine.providers().all();
+        let infos = all.values().map(|entry| entry.provider.info());
         let starting = infos.filter(|info| info.capabilities.processes).map(|info| info.name);
         let all = Arc::new(status(&self.launcher.seen().await));
         Confinement { all, starting: starting.collect() }
@@ -34,14 +35,17 @@ impl Confinement {
 
     /// What is told of a provider.
     pub(super) fn of_provider(&self, name: &str) -> v1::SandboxStatus {
-        self.if_any(self.starting.contains(&name))
+        self.if_any(self.starts(name))
     }
 
     /// What is told of an agent: it has processes of its provider, and commands where it has a
     /// workspace.
     pub(super) fn of_agent(&self, agent: &Agent) -> v1::SandboxStatus {
-        let provider: &str = &agent.session.provider;
-        self.if_any(agent.workspace.is_some() || self.starting.contains(&provider))
+        self.if_any(agent.workspace.is_some() || self.starts(&agent.session.provider))
+    }
+
+    fn starts(&self, provider: &str) -> bool {
+        self.starting.iter().any(|starting| **starting == *provider)
     }
 
     fn if_any(&self, any: bool) -> v1::SandboxStatus {
@@ -82,7 +86,8 @@ mod tests {
     #[test]
     fn a_provider_without_processes_needs_no_sandbox() {
         let off = v1::SandboxStatus { state: v1::SandboxState::Off.into(), reason: "why".into() };
-        let known = Confinement { all: Arc::new(off.clone()), starting: Arc::new(["program"]) };
+        let known =
+            Confinement { all: Arc::new(off.clone()), starting: Arc::new(["program".into()]) };
         assert_eq!(known.of_provider("program"), off);
         assert_eq!(known.of_provider("scripted").state(), v1::SandboxState::NoProcesses);
         assert_eq!(known.of_workspace(), off);

@@ -52,6 +52,10 @@ reasons! {
     MetadataInvalid = "METADATA_INVALID",
     /// There is no such provider.
     ProviderUnknown = "PROVIDER_UNKNOWN",
+    /// The provider could not do what was asked of it.
+    ProviderFailed = "PROVIDER_FAILED",
+    /// The configuration cannot be used.
+    ConfigInvalid = "CONFIG_INVALID",
     /// The instructions are no script that runs.
     ScriptInvalid = "SCRIPT_INVALID",
     /// The model is missing, or none that the provider can use.

@@ -10,6 +10,7 @@ use substrat_server::engine::{
 use substrat_server::journal::{self, Disk, Journal, SimDisk};
 use substrat_server::model::{AgentId, Context, SessionId, Timestamp};
 use substrat_server::projection;
+use substrat_server::provider::{Provider, Registry};
 use substrat_server::recovery::{self, Recovered, Replayed};
 use substrat_server::workspace::Files;
 use tokio::sync::mpsc;
@@ -131,7 +132,7 @@ impl Life {
         let parts = Parts {
             journal,
             sink: Box::new(queue.clone()),
-            providers: vec![Arc::new(Seeded::new(self.seed))],
+            providers: Registry::of([Arc::new(Seeded::new(self.seed)) as Arc<dyn Provider>]),
             files: Files::new("/nowhere", "/nowhere"),
             shells: Arc::new(substrat_server::engine::NoShells),
             sockets: Arc::new(NoSockets),

@@ -10,8 +10,8 @@ use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 use substrat_server::model::{Blob, FailureClass, Json, Saved, Usage};
 use substrat_server::provider::{
-    Capabilities, Ended, Failure, Info, Instance, Objection, OutputKind, Prompt, Provider, Spec,
-    TurnIo,
+    Capabilities, Ended, Failure, Health, Info, Instance, Objection, OutputKind, Prompt, Provider,
+    Spec, TurnIo,
 };
 
 use super::PROVIDER;
@@ -40,14 +40,17 @@ impl Seeded {
 impl Provider for Seeded {
     fn info(&self) -> Info {
         Info {
-            name: PROVIDER,
-            description: "does what a seed says",
-            version: "1".into(),
+            name: PROVIDER.into(),
+            kind: PROVIDER,
+            description: "does what a seed says".into(),
             capabilities: Capabilities::default(),
             call_limit: Some(Duration::from_secs(20)),
         }
     }
 
+    fn examine(&self, _: bool) -> BoxFuture<'_, Health> {
+        std::future::ready(Health::default()).boxed()
+    }
     fn check(&self, _: &str, _: Option<&str>) -> Result<(), Objection> {
         Ok(())
     }

@@ -17,7 +17,7 @@ fn later_sources_win_and_are_named() {
     let file = "resume = \"all\"\n[slots]\ndefault = 2\nscripted = 3\n";
     let environment = [("SUBSTRAT_SLOTS_SCRIPTED", "5"), ("SUBSTRAT_HOME", "/x")];
     let config = load(file, &environment, &["resume=none"]).unwrap();
-    assert_eq!(config.slots()["scripted"], 5);
+    assert_eq!(config.number("slots.scripted"), 5);
     let shown = config.show();
     let source = |key: &str| {
         let value = shown.values.iter().find(|value| value.key == key).unwrap();
@@ -59,4 +59,43 @@ fn what_does_not_fit_is_said() {
     let error = load("resume = \"all\"\n[slots\n", &[], &[]).unwrap_err();
     assert!(error.contains("config.toml: line 2, column 7: "), "{error}");
     assert_eq!(error.lines().count(), 1, "{error}");
+}
+
+#[test]
+fn sections_on_providers_are_read_and_checked() {
+    let load = |file, flags: &[&str]| load(file, &[], flags);
+    let config =
+        load("[providers.scripted]\nslots = 3", &["providers.runner.kind=program"]).unwrap();
+    let shown = config.show();
+    let row = |key: &str| {
+        let value = shown.values.iter().find(|value| value.key == key).unwrap();
+        (value.value.clone(), value.source.ends_with("config.toml"))
+    };
+    assert_eq!(row("providers.scripted.slots"), ("3".to_owned(), true));
+    assert_eq!(row("providers.runner.kind"), ("\"program\"".to_owned(), false));
+    for (file, wanted) in [
+        ("[providers.x]", "providers.x.kind: it names no kind; one of these fits: "),
+        ("[providers.x]\nkind = \"y\"", "providers.x.kind: there is no kind \"y\""),
+        ("[providers.\"a b\"]\nkind = \"program\"", "providers.a b: its name contains white space"),
+        ("[providers.program]\nslots = 0", "providers.program.slots: a number from 1 on"),
+        ("[providers.program]\nattempts = \"x\"", "providers.program.attempts: invalid type"),
+        ("[providers.program]\nslotz = 1", "unknown field `slotz`"),
+        ("providers.x = 1", "name a key of it"),
+    ] {
+        let error = load(file, &[]).unwrap_err();
+        assert!(error.contains(wanted) && error.contains("config.toml: "), "{error}");
+    }
+}
+
+#[test]
+fn a_reload_tells_what_is_in_force_and_what_is_not_yet() {
+    let before = load("[slots]\ndefault = 2", &[], &[]).unwrap();
+    let file = "[slots]\ndefault = 3\n[journal]\nsegment_mib = 2\n[providers.program]\nslots = 1";
+    let after = load(file, &[], &[]).unwrap();
+    let (live, later) = before.differences(&after);
+    assert_eq!((live, later), (vec!["slots.default".into()], vec!["journal.segment_mib".into()]));
+    let mixed = before.with_live(after.clone());
+    assert_eq!(mixed.number("slots.default"), 3);
+    assert_ne!(mixed.number("journal.segment_mib"), 2);
+    assert_eq!(mixed.sections, after.sections);
 }

@@ -18,7 +18,8 @@ use crate::model::{
     AgentId, Commit, Entry, Event, FailureClass, Json, Outcome, Rejection, Saved, SessionId, State,
 };
 use crate::provider::{
-    Capabilities, Failure, Info, Instance, Objection, OutputKind, Prompt, Provider, Spec, TurnIo,
+    Capabilities, Failure, Health, Info, Instance, Objection, OutputKind, Prompt, Provider,
+    Registry, Spec, TurnIo,
 };
 use crate::workspace::Files;
 
@@ -174,12 +175,15 @@ struct Fake {
 impl Provider for Fake {
     fn info(&self) -> Info {
         Info {
-            name: "fake",
-            description: "does as it is told",
-            version: "1".into(),
+            name: "fake".into(),
+            kind: "fake",
+            description: "does as it is told".into(),
             capabilities: Capabilities::default(),
             call_limit: None,
         }
+    }
+    fn examine(&self, _: bool) -> BoxFuture<'_, Health> {
+        std::future::ready(Health::default()).boxed()
     }
     fn check(&self, _: &str, _: Option<&str>) -> Result<(), Objection> {
         Ok(())
@@ -252,7 +256,7 @@ impl World {
         let parts = Parts {
             journal: journal.clone(),
             sink: Box::new(Recorder(log.clone())),
-            providers: vec![Arc::new(Fake::default())],
+            providers: Registry::of([Arc::new(Fake::default()) as Arc<dyn Provider>]),
             files: Files::new(folder.path().join("workspaces"), folder.path()),
             shells: Arc::new(crate::engine::NoShells),
             sockets: Arc::new(Nothing),

@@ -19,14 +19,30 @@ mod stderr;
 mod tests;
 mod turn;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use self::session::Session;
-use super::{Capabilities, Failure, Info, Instance, Objection, Provider, Spec, lines};
+use super::registry::{Kind, Nothing};
+use super::{Capabilities, Failure, Health, Info, Instance, Objection, Provider, Spec, lines};
 use crate::launcher::Launcher;
+
+/// Programs are there without being configured, and once.
+pub const KIND: Kind = Kind {
+    name: "program",
+    read: |section| {
+        let Nothing {} = section.read()?;
+        let name = section.name.clone();
+        Ok(Box::new(move |settings| {
+            let (program, launcher) = (settings.program.clone(), settings.launcher.clone());
+            Arc::new(Program { name: name.clone(), settings: program, launcher })
+        }))
+    },
+    presets: &[("program", "")],
+};
 
 /// Bounds of programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,23 +53,18 @@ pub struct Settings {
 
 /// The provider of programs.
 pub struct Program {
+    name: Arc<str>,
     settings: Settings,
     launcher: Launcher,
-}
-
-impl Program {
-    /// The provider with these settings, whose processes a launcher starts.
-    pub fn new(settings: Settings, launcher: Launcher) -> Self {
-        Self { settings, launcher }
-    }
 }
 
 impl Provider for Program {
     fn info(&self) -> Info {
         Info {
-            name: "program",
-            description: "any executable that speaks lines of JSON; its command line is the model",
-            version: "1".to_owned(),
+            name: self.name.clone(),
+            kind: KIND.name,
+            description: "any executable that speaks lines of JSON; its command line is the model"
+                .to_owned(),
             capabilities: Capabilities {
                 keeps_history: true,
                 native_tools: true,
@@ -62,6 +73,10 @@ impl Provider for Program {
             },
             call_limit: None,
         }
+    }
+
+    fn examine(&self, _: bool) -> BoxFuture<'_, Health> {
+        async { Health { version: "1".to_owned(), ..Health::default() } }.boxed()
     }
 
     fn check(&self, _: &str, model: Option<&str>) -> Result<(), Objection> {

@@ -19,11 +19,27 @@ use futures_util::future::BoxFuture;
 use rhai::{AST, Dynamic, Engine, EvalAltResult, Map, ParseError, Position};
 
 use self::host::Running;
+use super::registry::{self, Kind, Nothing};
 use super::{
-    Capabilities, Ended, Failure, Info, Instance, Objection, Prompt, Provider, Spec, TurnIo,
+    Capabilities, Ended, Failure, Health, Info, Instance, Objection, Prompt, Provider, Spec, TurnIo,
 };
 use crate::memory;
 use crate::model::{Blob, Saved};
+
+/// Scripts are there without being configured, and once.
+pub const KIND: Kind = Kind {
+    name: "scripted",
+    read: |section| {
+        let Nothing {} = section.read()?;
+        let name = section.name.clone();
+        let make = move |settings: &registry::Settings| Scripted {
+            name: name.clone(),
+            ..Scripted::new(settings.scripted)
+        };
+        Ok(Box::new(move |settings| Arc::new(make(settings))))
+    },
+    presets: &[("scripted", "")],
+};
 
 /// Limits of a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +83,7 @@ impl Default for Settings {
 
 /// The embedded provider.
 pub struct Scripted {
+    name: Arc<str>,
     engine: Arc<Engine>,
     settings: Settings,
 }
@@ -74,7 +91,8 @@ pub struct Scripted {
 impl Scripted {
     /// The provider with these limits.
     pub fn new(settings: Settings) -> Self {
-        Self { engine: Arc::new(host::engine(&settings)), settings }
+        let engine = Arc::new(host::engine(&settings));
+        Self { name: KIND.name.into(), engine, settings }
     }
 
     fn compile(&self, script: &str) -> Result<AST, String> {
@@ -93,15 +111,20 @@ impl Scripted {
 impl Provider for Scripted {
     fn info(&self) -> Info {
         Info {
-            name: "scripted",
-            description: "an agent whose turns are run by a Rhai script, without a model",
-            version: "rhai 1.27".to_owned(),
+            name: self.name.clone(),
+            kind: KIND.name,
+            description: "an agent whose turns are run by a Rhai script, without a model"
+                .to_owned(),
             capabilities: Capabilities {
                 tool_socket: self.settings.tool_socket,
                 ..Capabilities::default()
             },
             call_limit: None,
         }
+    }
+
+    fn examine(&self, _: bool) -> BoxFuture<'_, Health> {
+        async { Health { version: "rhai 1.27".to_owned(), ..Health::default() } }.boxed()
     }
 
     fn check(&self, instructions: &str, _: Option<&str>) -> Result<(), Objection> {

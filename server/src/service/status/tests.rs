@@ -6,6 +6,8 @@ use crate::model::{AgentId, Excess, Measure, Name, Scope, Stage, TurnId};
 
 /// Every reason that does not come from a rejection of the core.
 const OTHERS: &[Reason] = &[
+    Reason::ConfigInvalid,
+    Reason::ProviderFailed,
     Reason::ToolFailed,
     Reason::TurnFailed,
     Reason::TurnCancelled,

@@ -26,7 +26,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from substrat.v1 import daemon_pb2 as substrat_dot_v1_dot_daemon__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n substrat/v1/daemon_service.proto\x12\x0bsubstrat.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x18substrat/v1/daemon.proto\"\x12\n\x10GetDaemonRequest\"@\n\x11GetDaemonResponse\x12+\n\x06\x64\x61\x65mon\x18\x01 \x01(\x0b\x32\x13.substrat.v1.DaemonR\x06\x64\x61\x65mon\"\x12\n\x10GetConfigRequest\"Y\n\x11GetConfigResponse\x12\x12\n\x04path\x18\x01 \x01(\tR\x04path\x12\x30\n\x06values\x18\x02 \x03(\x0b\x32\x18.substrat.v1.ConfigValueR\x06values\"H\n\x0fShutdownRequest\x12\x35\n\x08\x64\x65\x61\x64line\x18\x01 \x01(\x0b\x32\x19.google.protobuf.DurationR\x08\x64\x65\x61\x64line\"7\n\x10ShutdownResponse\x12#\n\rrunning_turns\x18\x01 \x01(\rR\x0crunningTurns2\xf0\x01\n\rDaemonService\x12J\n\tGetDaemon\x12\x1d.substrat.v1.GetDaemonRequest\x1a\x1e.substrat.v1.GetDaemonResponse\x12J\n\tGetConfig\x12\x1d.substrat.v1.GetConfigRequest\x1a\x1e.substrat.v1.GetConfigResponse\x12G\n\x08Shutdown\x12\x1c.substrat.v1.ShutdownRequest\x1a\x1d.substrat.v1.ShutdownResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n substrat/v1/daemon_service.proto\x12\x0bsubstrat.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x18substrat/v1/daemon.proto\"\x12\n\x10GetDaemonRequest\"@\n\x11GetDaemonResponse\x12+\n\x06\x64\x61\x65mon\x18\x01 \x01(\x0b\x32\x13.substrat.v1.DaemonR\x06\x64\x61\x65mon\"\x12\n\x10GetConfigRequest\"Y\n\x11GetConfigResponse\x12\x12\n\x04path\x18\x01 \x01(\tR\x04path\x12\x30\n\x06values\x18\x02 \x03(\x0b\x32\x18.substrat.v1.ConfigValueR\x06values\"\x15\n\x13ReloadConfigRequest\"\xdf\x01\n\x14ReloadConfigResponse\x12\'\n\x0f\x61\x64\x64\x65\x64_providers\x18\x01 \x03(\tR\x0e\x61\x64\x64\x65\x64Providers\x12+\n\x11\x63hanged_providers\x18\x02 \x03(\tR\x10\x63hangedProviders\x12+\n\x11removed_providers\x18\x03 \x03(\tR\x10removedProviders\x12!\n\x0c\x63hanged_keys\x18\x04 \x03(\tR\x0b\x63hangedKeys\x12!\n\x0crestart_keys\x18\x05 \x03(\tR\x0brestartKeys\"H\n\x0fShutdownRequest\x12\x35\n\x08\x64\x65\x61\x64line\x18\x01 \x01(\x0b\x32\x19.google.protobuf.DurationR\x08\x64\x65\x61\x64line\"7\n\x10ShutdownResponse\x12#\n\rrunning_turns\x18\x01 \x01(\rR\x0crunningTurns2\xc5\x02\n\rDaemonService\x12J\n\tGetDaemon\x12\x1d.substrat.v1.GetDaemonRequest\x1a\x1e.substrat.v1.GetDaemonResponse\x12J\n\tGetConfig\x12\x1d.substrat.v1.GetConfigRequest\x1a\x1e.substrat.v1.GetConfigResponse\x12S\n\x0cReloadConfig\x12 .substrat.v1.ReloadConfigRequest\x1a!.substrat.v1.ReloadConfigResponse\x12G\n\x08Shutdown\x12\x1c.substrat.v1.ShutdownRequest\x1a\x1d.substrat.v1.ShutdownResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,10 +41,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETCONFIGREQUEST']._serialized_end=211
   _globals['_GETCONFIGRESPONSE']._serialized_start=213
   _globals['_GETCONFIGRESPONSE']._serialized_end=302
-  _globals['_SHUTDOWNREQUEST']._serialized_start=304
-  _globals['_SHUTDOWNREQUEST']._serialized_end=376
-  _globals['_SHUTDOWNRESPONSE']._serialized_start=378
-  _globals['_SHUTDOWNRESPONSE']._serialized_end=433
-  _globals['_DAEMONSERVICE']._serialized_start=436
-  _globals['_DAEMONSERVICE']._serialized_end=676
+  _globals['_RELOADCONFIGREQUEST']._serialized_start=304
+  _globals['_RELOADCONFIGREQUEST']._serialized_end=325
+  _globals['_RELOADCONFIGRESPONSE']._serialized_start=328
+  _globals['_RELOADCONFIGRESPONSE']._serialized_end=551
+  _globals['_SHUTDOWNREQUEST']._serialized_start=553
+  _globals['_SHUTDOWNREQUEST']._serialized_end=625
+  _globals['_SHUTDOWNRESPONSE']._serialized_start=627
+  _globals['_SHUTDOWNRESPONSE']._serialized_end=682
+  _globals['_DAEMONSERVICE']._serialized_start=685
+  _globals['_DAEMONSERVICE']._serialized_end=1010
 # @@protoc_insertion_point(module_scope)

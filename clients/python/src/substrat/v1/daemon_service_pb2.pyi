@@ -32,6 +32,24 @@ class GetConfigResponse(_message.Message):
     values: _containers.RepeatedCompositeFieldContainer[_daemon_pb2.ConfigValue]
     def __init__(self, path: _Optional[str] = ..., values: _Optional[_Iterable[_Union[_daemon_pb2.ConfigValue, _Mapping]]] = ...) -> None: ...
 
+class ReloadConfigRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ReloadConfigResponse(_message.Message):
+    __slots__ = ("added_providers", "changed_providers", "removed_providers", "changed_keys", "restart_keys")
+    ADDED_PROVIDERS_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_PROVIDERS_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_PROVIDERS_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_KEYS_FIELD_NUMBER: _ClassVar[int]
+    RESTART_KEYS_FIELD_NUMBER: _ClassVar[int]
+    added_providers: _containers.RepeatedScalarFieldContainer[str]
+    changed_providers: _containers.RepeatedScalarFieldContainer[str]
+    removed_providers: _containers.RepeatedScalarFieldContainer[str]
+    changed_keys: _containers.RepeatedScalarFieldContainer[str]
+    restart_keys: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, added_providers: _Optional[_Iterable[str]] = ..., changed_providers: _Optional[_Iterable[str]] = ..., removed_providers: _Optional[_Iterable[str]] = ..., changed_keys: _Optional[_Iterable[str]] = ..., restart_keys: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class ShutdownRequest(_message.Message):
     __slots__ = ("deadline",)
     DEADLINE_FIELD_NUMBER: _ClassVar[int]

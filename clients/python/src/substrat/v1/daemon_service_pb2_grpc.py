@@ -45,6 +45,11 @@ class DaemonServiceStub:
                 request_serializer=substrat_dot_v1_dot_daemon__service__pb2.GetConfigRequest.SerializeToString,
                 response_deserializer=substrat_dot_v1_dot_daemon__service__pb2.GetConfigResponse.FromString,
                 _registered_method=True)
+        self.ReloadConfig = channel.unary_unary(
+                '/substrat.v1.DaemonService/ReloadConfig',
+                request_serializer=substrat_dot_v1_dot_daemon__service__pb2.ReloadConfigRequest.SerializeToString,
+                response_deserializer=substrat_dot_v1_dot_daemon__service__pb2.ReloadConfigResponse.FromString,
+                _registered_method=True)
         self.Shutdown = channel.unary_unary(
                 '/substrat.v1.DaemonService/Shutdown',
                 request_serializer=substrat_dot_v1_dot_daemon__service__pb2.ShutdownRequest.SerializeToString,
@@ -70,6 +75,14 @@ class DaemonServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReloadConfig(self, request, context):
+        """Reads the configuration again. Providers, slots and limits are in force as they are then, and
+        running turns go on as they were begun. A configuration that cannot be used changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Shutdown(self, request, context):
         """Stops the daemon: no new turns start, running ones get until the deadline, sessions are
         suspended, a checkpoint is written. Returns as soon as draining has begun.
@@ -90,6 +103,11 @@ def add_DaemonServiceServicer_to_server(servicer, server):
                     servicer.GetConfig,
                     request_deserializer=substrat_dot_v1_dot_daemon__service__pb2.GetConfigRequest.FromString,
                     response_serializer=substrat_dot_v1_dot_daemon__service__pb2.GetConfigResponse.SerializeToString,
+            ),
+            'ReloadConfig': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReloadConfig,
+                    request_deserializer=substrat_dot_v1_dot_daemon__service__pb2.ReloadConfigRequest.FromString,
+                    response_serializer=substrat_dot_v1_dot_daemon__service__pb2.ReloadConfigResponse.SerializeToString,
             ),
             'Shutdown': grpc.unary_unary_rpc_method_handler(
                     servicer.Shutdown,
@@ -152,6 +170,33 @@ class DaemonService:
             '/substrat.v1.DaemonService/GetConfig',
             substrat_dot_v1_dot_daemon__service__pb2.GetConfigRequest.SerializeToString,
             substrat_dot_v1_dot_daemon__service__pb2.GetConfigResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReloadConfig(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/substrat.v1.DaemonService/ReloadConfig',
+            substrat_dot_v1_dot_daemon__service__pb2.ReloadConfigRequest.SerializeToString,
+            substrat_dot_v1_dot_daemon__service__pb2.ReloadConfigResponse.FromString,
             options,
             channel_credentials,
             insecure,

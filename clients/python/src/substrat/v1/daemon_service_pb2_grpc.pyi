@@ -37,6 +37,10 @@ class DaemonServiceStub:
     """Returns how the daemon is doing."""
     GetConfig: _grpc.UnaryUnaryMultiCallable[_daemon_service_pb2.GetConfigRequest, _daemon_service_pb2.GetConfigResponse]
     """Returns the effective configuration."""
+    ReloadConfig: _grpc.UnaryUnaryMultiCallable[_daemon_service_pb2.ReloadConfigRequest, _daemon_service_pb2.ReloadConfigResponse]
+    """Reads the configuration again. Providers, slots and limits are in force as they are then, and
+    running turns go on as they were begun. A configuration that cannot be used changes nothing.
+    """
     Shutdown: _grpc.UnaryUnaryMultiCallable[_daemon_service_pb2.ShutdownRequest, _daemon_service_pb2.ShutdownResponse]
     """Stops the daemon: no new turns start, running ones get until the deadline, sessions are
     suspended, a checkpoint is written. Returns as soon as draining has begun.
@@ -51,6 +55,10 @@ class DaemonServiceAsyncStub(DaemonServiceStub):
     """Returns how the daemon is doing."""
     GetConfig: _aio.UnaryUnaryMultiCallable[_daemon_service_pb2.GetConfigRequest, _daemon_service_pb2.GetConfigResponse]  # type: ignore[assignment]
     """Returns the effective configuration."""
+    ReloadConfig: _aio.UnaryUnaryMultiCallable[_daemon_service_pb2.ReloadConfigRequest, _daemon_service_pb2.ReloadConfigResponse]  # type: ignore[assignment]
+    """Reads the configuration again. Providers, slots and limits are in force as they are then, and
+    running turns go on as they were begun. A configuration that cannot be used changes nothing.
+    """
     Shutdown: _aio.UnaryUnaryMultiCallable[_daemon_service_pb2.ShutdownRequest, _daemon_service_pb2.ShutdownResponse]  # type: ignore[assignment]
     """Stops the daemon: no new turns start, running ones get until the deadline, sessions are
     suspended, a checkpoint is written. Returns as soon as draining has begun.
@@ -74,6 +82,16 @@ class DaemonServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_daemon_service_pb2.GetConfigResponse, _abc.Awaitable[_daemon_service_pb2.GetConfigResponse]]:
         """Returns the effective configuration."""
+
+    @_abc_1.abstractmethod
+    def ReloadConfig(
+        self,
+        request: _daemon_service_pb2.ReloadConfigRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_daemon_service_pb2.ReloadConfigResponse, _abc.Awaitable[_daemon_service_pb2.ReloadConfigResponse]]:
+        """Reads the configuration again. Providers, slots and limits are in force as they are then, and
+        running turns go on as they were begun. A configuration that cannot be used changes nothing.
+        """
 
     @_abc_1.abstractmethod
     def Shutdown(

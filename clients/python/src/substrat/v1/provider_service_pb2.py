@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from substrat.v1 import provider_pb2 as substrat_dot_v1_dot_provider__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"substrat/v1/provider_service.proto\x12\x0bsubstrat.v1\x1a\x1asubstrat/v1/provider.proto\"\x16\n\x14ListProvidersRequest\"L\n\x15ListProvidersResponse\x12\x33\n\tproviders\x18\x01 \x03(\x0b\x32\x15.substrat.v1.ProviderR\tproviders2i\n\x0fProviderService\x12V\n\rListProviders\x12!.substrat.v1.ListProvidersRequest\x1a\".substrat.v1.ListProvidersResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"substrat/v1/provider_service.proto\x12\x0bsubstrat.v1\x1a\x1asubstrat/v1/provider.proto\"\x16\n\x14ListProvidersRequest\"L\n\x15ListProvidersResponse\x12\x33\n\tproviders\x18\x01 \x03(\x0b\x32\x15.substrat.v1.ProviderR\tproviders\"2\n\x14\x43heckProviderRequest\x12\x1a\n\x08provider\x18\x01 \x01(\tR\x08provider\"J\n\x15\x43heckProviderResponse\x12\x31\n\x08provider\x18\x01 \x01(\x0b\x32\x15.substrat.v1.ProviderR\x08provider\"/\n\x11ListModelsRequest\x12\x1a\n\x08provider\x18\x01 \x01(\tR\x08provider\"@\n\x12ListModelsResponse\x12*\n\x06models\x18\x01 \x03(\x0b\x32\x12.substrat.v1.ModelR\x06models2\x90\x02\n\x0fProviderService\x12V\n\rListProviders\x12!.substrat.v1.ListProvidersRequest\x1a\".substrat.v1.ListProvidersResponse\x12V\n\rCheckProvider\x12!.substrat.v1.CheckProviderRequest\x1a\".substrat.v1.CheckProviderResponse\x12M\n\nListModels\x12\x1e.substrat.v1.ListModelsRequest\x1a\x1f.substrat.v1.ListModelsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,6 +36,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTPROVIDERSREQUEST']._serialized_end=101
   _globals['_LISTPROVIDERSRESPONSE']._serialized_start=103
   _globals['_LISTPROVIDERSRESPONSE']._serialized_end=179
-  _globals['_PROVIDERSERVICE']._serialized_start=181
-  _globals['_PROVIDERSERVICE']._serialized_end=286
+  _globals['_CHECKPROVIDERREQUEST']._serialized_start=181
+  _globals['_CHECKPROVIDERREQUEST']._serialized_end=231
+  _globals['_CHECKPROVIDERRESPONSE']._serialized_start=233
+  _globals['_CHECKPROVIDERRESPONSE']._serialized_end=307
+  _globals['_LISTMODELSREQUEST']._serialized_start=309
+  _globals['_LISTMODELSREQUEST']._serialized_end=356
+  _globals['_LISTMODELSRESPONSE']._serialized_start=358
+  _globals['_LISTMODELSRESPONSE']._serialized_end=422
+  _globals['_PROVIDERSERVICE']._serialized_start=425
+  _globals['_PROVIDERSERVICE']._serialized_end=697
 # @@protoc_insertion_point(module_scope)

@@ -40,6 +40,16 @@ class ProviderServiceStub:
                 request_serializer=substrat_dot_v1_dot_provider__service__pb2.ListProvidersRequest.SerializeToString,
                 response_deserializer=substrat_dot_v1_dot_provider__service__pb2.ListProvidersResponse.FromString,
                 _registered_method=True)
+        self.CheckProvider = channel.unary_unary(
+                '/substrat.v1.ProviderService/CheckProvider',
+                request_serializer=substrat_dot_v1_dot_provider__service__pb2.CheckProviderRequest.SerializeToString,
+                response_deserializer=substrat_dot_v1_dot_provider__service__pb2.CheckProviderResponse.FromString,
+                _registered_method=True)
+        self.ListModels = channel.unary_unary(
+                '/substrat.v1.ProviderService/ListModels',
+                request_serializer=substrat_dot_v1_dot_provider__service__pb2.ListModelsRequest.SerializeToString,
+                response_deserializer=substrat_dot_v1_dot_provider__service__pb2.ListModelsResponse.FromString,
+                _registered_method=True)
 
 
 class ProviderServiceServicer:
@@ -47,7 +57,22 @@ class ProviderServiceServicer:
     """
 
     def ListProviders(self, request, context):
-        """Lists the providers, by name.
+        """Lists the providers, by name, and whether each can run here, as far as can be seen without
+        asking a server.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CheckProvider(self, request, context):
+        """Looks closely whether a provider can run here: the server of an API is asked, too.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListModels(self, request, context):
+        """Lists the models that a provider offers.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -60,6 +85,16 @@ def add_ProviderServiceServicer_to_server(servicer, server):
                     servicer.ListProviders,
                     request_deserializer=substrat_dot_v1_dot_provider__service__pb2.ListProvidersRequest.FromString,
                     response_serializer=substrat_dot_v1_dot_provider__service__pb2.ListProvidersResponse.SerializeToString,
+            ),
+            'CheckProvider': grpc.unary_unary_rpc_method_handler(
+                    servicer.CheckProvider,
+                    request_deserializer=substrat_dot_v1_dot_provider__service__pb2.CheckProviderRequest.FromString,
+                    response_serializer=substrat_dot_v1_dot_provider__service__pb2.CheckProviderResponse.SerializeToString,
+            ),
+            'ListModels': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListModels,
+                    request_deserializer=substrat_dot_v1_dot_provider__service__pb2.ListModelsRequest.FromString,
+                    response_serializer=substrat_dot_v1_dot_provider__service__pb2.ListModelsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -90,6 +125,60 @@ class ProviderService:
             '/substrat.v1.ProviderService/ListProviders',
             substrat_dot_v1_dot_provider__service__pb2.ListProvidersRequest.SerializeToString,
             substrat_dot_v1_dot_provider__service__pb2.ListProvidersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CheckProvider(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/substrat.v1.ProviderService/CheckProvider',
+            substrat_dot_v1_dot_provider__service__pb2.CheckProviderRequest.SerializeToString,
+            substrat_dot_v1_dot_provider__service__pb2.CheckProviderResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListModels(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/substrat.v1.ProviderService/ListModels',
+            substrat_dot_v1_dot_provider__service__pb2.ListModelsRequest.SerializeToString,
+            substrat_dot_v1_dot_provider__service__pb2.ListModelsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -34,7 +34,13 @@ class ProviderServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ProviderServiceAsyncStub: ...
     ListProviders: _grpc.UnaryUnaryMultiCallable[_provider_service_pb2.ListProvidersRequest, _provider_service_pb2.ListProvidersResponse]
-    """Lists the providers, by name."""
+    """Lists the providers, by name, and whether each can run here, as far as can be seen without
+    asking a server.
+    """
+    CheckProvider: _grpc.UnaryUnaryMultiCallable[_provider_service_pb2.CheckProviderRequest, _provider_service_pb2.CheckProviderResponse]
+    """Looks closely whether a provider can run here: the server of an API is asked, too."""
+    ListModels: _grpc.UnaryUnaryMultiCallable[_provider_service_pb2.ListModelsRequest, _provider_service_pb2.ListModelsResponse]
+    """Lists the models that a provider offers."""
 
 @_typing.type_check_only
 class ProviderServiceAsyncStub(ProviderServiceStub):
@@ -42,7 +48,13 @@ class ProviderServiceAsyncStub(ProviderServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListProviders: _aio.UnaryUnaryMultiCallable[_provider_service_pb2.ListProvidersRequest, _provider_service_pb2.ListProvidersResponse]  # type: ignore[assignment]
-    """Lists the providers, by name."""
+    """Lists the providers, by name, and whether each can run here, as far as can be seen without
+    asking a server.
+    """
+    CheckProvider: _aio.UnaryUnaryMultiCallable[_provider_service_pb2.CheckProviderRequest, _provider_service_pb2.CheckProviderResponse]  # type: ignore[assignment]
+    """Looks closely whether a provider can run here: the server of an API is asked, too."""
+    ListModels: _aio.UnaryUnaryMultiCallable[_provider_service_pb2.ListModelsRequest, _provider_service_pb2.ListModelsResponse]  # type: ignore[assignment]
+    """Lists the models that a provider offers."""
 
 class ProviderServiceServicer(metaclass=_abc_1.ABCMeta):
     """Tells which providers there are."""
@@ -53,6 +65,24 @@ class ProviderServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _provider_service_pb2.ListProvidersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_provider_service_pb2.ListProvidersResponse, _abc.Awaitable[_provider_service_pb2.ListProvidersResponse]]:
-        """Lists the providers, by name."""
+        """Lists the providers, by name, and whether each can run here, as far as can be seen without
+        asking a server.
+        """
+
+    @_abc_1.abstractmethod
+    def CheckProvider(
+        self,
+        request: _provider_service_pb2.CheckProviderRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_provider_service_pb2.CheckProviderResponse, _abc.Awaitable[_provider_service_pb2.CheckProviderResponse]]:
+        """Looks closely whether a provider can run here: the server of an API is asked, too."""
+
+    @_abc_1.abstractmethod
+    def ListModels(
+        self,
+        request: _provider_service_pb2.ListModelsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_provider_service_pb2.ListModelsResponse, _abc.Awaitable[_provider_service_pb2.ListModelsResponse]]:
+        """Lists the models that a provider offers."""
 
 def add_ProviderServiceServicer_to_server(servicer: ProviderServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

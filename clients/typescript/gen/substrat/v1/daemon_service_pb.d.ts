@@ -88,6 +88,68 @@ export declare type GetConfigResponse = Message<"substrat.v1.GetConfigResponse">
 export declare const GetConfigResponseSchema: GenMessage<GetConfigResponse>;
 
 /**
+ * Request of ReloadConfig.
+ *
+ * @generated from message substrat.v1.ReloadConfigRequest
+ */
+export declare type ReloadConfigRequest = Message<"substrat.v1.ReloadConfigRequest"> & {
+};
+
+/**
+ * Describes the message substrat.v1.ReloadConfigRequest.
+ * Use `create(ReloadConfigRequestSchema)` to create a new message.
+ */
+export declare const ReloadConfigRequestSchema: GenMessage<ReloadConfigRequest>;
+
+/**
+ * Response of ReloadConfig.
+ *
+ * @generated from message substrat.v1.ReloadConfigResponse
+ */
+export declare type ReloadConfigResponse = Message<"substrat.v1.ReloadConfigResponse"> & {
+  /**
+   * Providers that are new, by name.
+   *
+   * @generated from field: repeated string added_providers = 1;
+   */
+  addedProviders: string[];
+
+  /**
+   * Providers that are not what they were.
+   *
+   * @generated from field: repeated string changed_providers = 2;
+   */
+  changedProviders: string[];
+
+  /**
+   * Providers that are gone: turns of their agents fail until they are back.
+   *
+   * @generated from field: repeated string removed_providers = 3;
+   */
+  removedProviders: string[];
+
+  /**
+   * Other keys that have other values and are in force.
+   *
+   * @generated from field: repeated string changed_keys = 4;
+   */
+  changedKeys: string[];
+
+  /**
+   * Other keys that have other values, which are in force when the daemon was started again.
+   *
+   * @generated from field: repeated string restart_keys = 5;
+   */
+  restartKeys: string[];
+};
+
+/**
+ * Describes the message substrat.v1.ReloadConfigResponse.
+ * Use `create(ReloadConfigResponseSchema)` to create a new message.
+ */
+export declare const ReloadConfigResponseSchema: GenMessage<ReloadConfigResponse>;
+
+/**
  * Request of Shutdown.
  *
  * @generated from message substrat.v1.ShutdownRequest
@@ -152,6 +214,17 @@ export declare const DaemonService: GenService<{
     methodKind: "unary";
     input: typeof GetConfigRequestSchema;
     output: typeof GetConfigResponseSchema;
+  },
+  /**
+   * Reads the configuration again. Providers, slots and limits are in force as they are then, and
+   * running turns go on as they were begun. A configuration that cannot be used changes nothing.
+   *
+   * @generated from rpc substrat.v1.DaemonService.ReloadConfig
+   */
+  reloadConfig: {
+    methodKind: "unary";
+    input: typeof ReloadConfigRequestSchema;
+    output: typeof ReloadConfigResponseSchema;
   },
   /**
    * Stops the daemon: no new turns start, running ones get until the deadline, sessions are

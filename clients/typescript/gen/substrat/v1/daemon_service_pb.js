@@ -10,7 +10,7 @@ import { file_substrat_v1_daemon } from "./daemon_pb.js";
  * Describes the file substrat/v1/daemon_service.proto.
  */
 export const file_substrat_v1_daemon_service = /*@__PURE__*/
-  fileDesc("CiBzdWJzdHJhdC92MS9kYWVtb25fc2VydmljZS5wcm90bxILc3Vic3RyYXQudjEiEgoQR2V0RGFlbW9uUmVxdWVzdCI4ChFHZXREYWVtb25SZXNwb25zZRIjCgZkYWVtb24YASABKAsyEy5zdWJzdHJhdC52MS5EYWVtb24iEgoQR2V0Q29uZmlnUmVxdWVzdCJLChFHZXRDb25maWdSZXNwb25zZRIMCgRwYXRoGAEgASgJEigKBnZhbHVlcxgCIAMoCzIYLnN1YnN0cmF0LnYxLkNvbmZpZ1ZhbHVlIj4KD1NodXRkb3duUmVxdWVzdBIrCghkZWFkbGluZRgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiIpChBTaHV0ZG93blJlc3BvbnNlEhUKDXJ1bm5pbmdfdHVybnMYASABKA0y8AEKDURhZW1vblNlcnZpY2USSgoJR2V0RGFlbW9uEh0uc3Vic3RyYXQudjEuR2V0RGFlbW9uUmVxdWVzdBoeLnN1YnN0cmF0LnYxLkdldERhZW1vblJlc3BvbnNlEkoKCUdldENvbmZpZxIdLnN1YnN0cmF0LnYxLkdldENvbmZpZ1JlcXVlc3QaHi5zdWJzdHJhdC52MS5HZXRDb25maWdSZXNwb25zZRJHCghTaHV0ZG93bhIcLnN1YnN0cmF0LnYxLlNodXRkb3duUmVxdWVzdBodLnN1YnN0cmF0LnYxLlNodXRkb3duUmVzcG9uc2ViBnByb3RvMw", [file_google_protobuf_duration, file_substrat_v1_daemon]);
+  fileDesc("CiBzdWJzdHJhdC92MS9kYWVtb25fc2VydmljZS5wcm90bxILc3Vic3RyYXQudjEiEgoQR2V0RGFlbW9uUmVxdWVzdCI4ChFHZXREYWVtb25SZXNwb25zZRIjCgZkYWVtb24YASABKAsyEy5zdWJzdHJhdC52MS5EYWVtb24iEgoQR2V0Q29uZmlnUmVxdWVzdCJLChFHZXRDb25maWdSZXNwb25zZRIMCgRwYXRoGAEgASgJEigKBnZhbHVlcxgCIAMoCzIYLnN1YnN0cmF0LnYxLkNvbmZpZ1ZhbHVlIhUKE1JlbG9hZENvbmZpZ1JlcXVlc3QikQEKFFJlbG9hZENvbmZpZ1Jlc3BvbnNlEhcKD2FkZGVkX3Byb3ZpZGVycxgBIAMoCRIZChFjaGFuZ2VkX3Byb3ZpZGVycxgCIAMoCRIZChFyZW1vdmVkX3Byb3ZpZGVycxgDIAMoCRIUCgxjaGFuZ2VkX2tleXMYBCADKAkSFAoMcmVzdGFydF9rZXlzGAUgAygJIj4KD1NodXRkb3duUmVxdWVzdBIrCghkZWFkbGluZRgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiIpChBTaHV0ZG93blJlc3BvbnNlEhUKDXJ1bm5pbmdfdHVybnMYASABKA0yxQIKDURhZW1vblNlcnZpY2USSgoJR2V0RGFlbW9uEh0uc3Vic3RyYXQudjEuR2V0RGFlbW9uUmVxdWVzdBoeLnN1YnN0cmF0LnYxLkdldERhZW1vblJlc3BvbnNlEkoKCUdldENvbmZpZxIdLnN1YnN0cmF0LnYxLkdldENvbmZpZ1JlcXVlc3QaHi5zdWJzdHJhdC52MS5HZXRDb25maWdSZXNwb25zZRJTCgxSZWxvYWRDb25maWcSIC5zdWJzdHJhdC52MS5SZWxvYWRDb25maWdSZXF1ZXN0GiEuc3Vic3RyYXQudjEuUmVsb2FkQ29uZmlnUmVzcG9uc2USRwoIU2h1dGRvd24SHC5zdWJzdHJhdC52MS5TaHV0ZG93blJlcXVlc3QaHS5zdWJzdHJhdC52MS5TaHV0ZG93blJlc3BvbnNlYgZwcm90bzM", [file_google_protobuf_duration, file_substrat_v1_daemon]);
 
 /**
  * Describes the message substrat.v1.GetDaemonRequest.
@@ -41,18 +41,32 @@ export const GetConfigResponseSchema = /*@__PURE__*/
   messageDesc(file_substrat_v1_daemon_service, 3);
 
 /**
+ * Describes the message substrat.v1.ReloadConfigRequest.
+ * Use `create(ReloadConfigRequestSchema)` to create a new message.
+ */
+export const ReloadConfigRequestSchema = /*@__PURE__*/
+  messageDesc(file_substrat_v1_daemon_service, 4);
+
+/**
+ * Describes the message substrat.v1.ReloadConfigResponse.
+ * Use `create(ReloadConfigResponseSchema)` to create a new message.
+ */
+export const ReloadConfigResponseSchema = /*@__PURE__*/
+  messageDesc(file_substrat_v1_daemon_service, 5);
+
+/**
  * Describes the message substrat.v1.ShutdownRequest.
  * Use `create(ShutdownRequestSchema)` to create a new message.
  */
 export const ShutdownRequestSchema = /*@__PURE__*/
-  messageDesc(file_substrat_v1_daemon_service, 4);
+  messageDesc(file_substrat_v1_daemon_service, 6);
 
 /**
  * Describes the message substrat.v1.ShutdownResponse.
  * Use `create(ShutdownResponseSchema)` to create a new message.
  */
 export const ShutdownResponseSchema = /*@__PURE__*/
-  messageDesc(file_substrat_v1_daemon_service, 5);
+  messageDesc(file_substrat_v1_daemon_service, 7);
 
 /**
  * The daemon itself.

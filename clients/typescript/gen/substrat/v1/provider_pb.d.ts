@@ -86,6 +86,20 @@ export declare type Provider = Message<"substrat.v1.Provider"> & {
    * @generated from field: substrat.v1.SandboxStatus sandbox = 10;
    */
   sandbox?: SandboxStatus | undefined;
+
+  /**
+   * Its kind, such as "openai"; equal to the name unless the configuration says otherwise.
+   *
+   * @generated from field: string kind = 11;
+   */
+  kind: string;
+
+  /**
+   * What else was found, such as where its program lies and where its key comes from.
+   *
+   * @generated from field: repeated substrat.v1.ProviderFact facts = 12;
+   */
+  facts: ProviderFact[];
 };
 
 /**
@@ -93,6 +107,67 @@ export declare type Provider = Message<"substrat.v1.Provider"> & {
  * Use `create(ProviderSchema)` to create a new message.
  */
 export declare const ProviderSchema: GenMessage<Provider>;
+
+/**
+ * Something that was found when it was looked whether a provider can run.
+ *
+ * @generated from message substrat.v1.ProviderFact
+ */
+export declare type ProviderFact = Message<"substrat.v1.ProviderFact"> & {
+  /**
+   * What it is, in a word or two.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * What was found.
+   *
+   * @generated from field: string value = 2;
+   */
+  value: string;
+};
+
+/**
+ * Describes the message substrat.v1.ProviderFact.
+ * Use `create(ProviderFactSchema)` to create a new message.
+ */
+export declare const ProviderFactSchema: GenMessage<ProviderFact>;
+
+/**
+ * A model that a provider offers.
+ *
+ * @generated from message substrat.v1.Model
+ */
+export declare type Model = Message<"substrat.v1.Model"> & {
+  /**
+   * Its name, as given to CreateAgent.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * What it is called, if that is something else.
+   *
+   * @generated from field: string label = 2;
+   */
+  label: string;
+
+  /**
+   * Tokens of a conversation that it takes; 0 when unknown.
+   *
+   * @generated from field: uint64 context_tokens = 3;
+   */
+  contextTokens: bigint;
+};
+
+/**
+ * Describes the message substrat.v1.Model.
+ * Use `create(ModelSchema)` to create a new message.
+ */
+export declare const ModelSchema: GenMessage<Model>;
 
 /**
  * What a provider can do.

@@ -9,7 +9,7 @@ import { file_substrat_v1_sandbox } from "./sandbox_pb.js";
  * Describes the file substrat/v1/provider.proto.
  */
 export const file_substrat_v1_provider = /*@__PURE__*/
-  fileDesc("ChpzdWJzdHJhdC92MS9wcm92aWRlci5wcm90bxILc3Vic3RyYXQudjEihgIKCFByb3ZpZGVyEgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSDwoHdmVyc2lvbhgDIAEoCRIRCglhdmFpbGFibGUYBCABKAgSDwoHcHJvYmxlbRgFIAEoCRI3CgxjYXBhYmlsaXRpZXMYBiABKAsyIS5zdWJzdHJhdC52MS5Qcm92aWRlckNhcGFiaWxpdGllcxISCgpzbG90X2xpbWl0GAcgASgNEhIKCnNsb3RzX2hlbGQYCCABKA0SFAoMc2xvdHNfd2FudGVkGAkgASgNEisKB3NhbmRib3gYCiABKAsyGi5zdWJzdHJhdC52MS5TYW5kYm94U3RhdHVzIlgKFFByb3ZpZGVyQ2FwYWJpbGl0aWVzEhUKDWtlZXBzX2hpc3RvcnkYASABKAgSFAoMbmF0aXZlX3Rvb2xzGAIgASgIEhMKC3Rvb2xfc29ja2V0GAMgASgIYgZwcm90bzM", [file_substrat_v1_sandbox]);
+  fileDesc("ChpzdWJzdHJhdC92MS9wcm92aWRlci5wcm90bxILc3Vic3RyYXQudjEivgIKCFByb3ZpZGVyEgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSDwoHdmVyc2lvbhgDIAEoCRIRCglhdmFpbGFibGUYBCABKAgSDwoHcHJvYmxlbRgFIAEoCRI3CgxjYXBhYmlsaXRpZXMYBiABKAsyIS5zdWJzdHJhdC52MS5Qcm92aWRlckNhcGFiaWxpdGllcxISCgpzbG90X2xpbWl0GAcgASgNEhIKCnNsb3RzX2hlbGQYCCABKA0SFAoMc2xvdHNfd2FudGVkGAkgASgNEisKB3NhbmRib3gYCiABKAsyGi5zdWJzdHJhdC52MS5TYW5kYm94U3RhdHVzEgwKBGtpbmQYCyABKAkSKAoFZmFjdHMYDCADKAsyGS5zdWJzdHJhdC52MS5Qcm92aWRlckZhY3QiKwoMUHJvdmlkZXJGYWN0EgwKBG5hbWUYASABKAkSDQoFdmFsdWUYAiABKAkiOgoFTW9kZWwSCgoCaWQYASABKAkSDQoFbGFiZWwYAiABKAkSFgoOY29udGV4dF90b2tlbnMYAyABKAQiWAoUUHJvdmlkZXJDYXBhYmlsaXRpZXMSFQoNa2VlcHNfaGlzdG9yeRgBIAEoCBIUCgxuYXRpdmVfdG9vbHMYAiABKAgSEwoLdG9vbF9zb2NrZXQYAyABKAhiBnByb3RvMw", [file_substrat_v1_sandbox]);
 
 /**
  * Describes the message substrat.v1.Provider.
@@ -19,9 +19,23 @@ export const ProviderSchema = /*@__PURE__*/
   messageDesc(file_substrat_v1_provider, 0);
 
 /**
+ * Describes the message substrat.v1.ProviderFact.
+ * Use `create(ProviderFactSchema)` to create a new message.
+ */
+export const ProviderFactSchema = /*@__PURE__*/
+  messageDesc(file_substrat_v1_provider, 1);
+
+/**
+ * Describes the message substrat.v1.Model.
+ * Use `create(ModelSchema)` to create a new message.
+ */
+export const ModelSchema = /*@__PURE__*/
+  messageDesc(file_substrat_v1_provider, 2);
+
+/**
  * Describes the message substrat.v1.ProviderCapabilities.
  * Use `create(ProviderCapabilitiesSchema)` to create a new message.
  */
 export const ProviderCapabilitiesSchema = /*@__PURE__*/
-  messageDesc(file_substrat_v1_provider, 1);
+  messageDesc(file_substrat_v1_provider, 3);
 

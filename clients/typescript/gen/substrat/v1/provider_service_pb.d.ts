@@ -4,7 +4,7 @@
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
-import type { Provider } from "./provider_pb.js";
+import type { Model, Provider } from "./provider_pb.js";
 
 /**
  * Describes the file substrat/v1/provider_service.proto.
@@ -46,13 +46,94 @@ export declare type ListProvidersResponse = Message<"substrat.v1.ListProvidersRe
 export declare const ListProvidersResponseSchema: GenMessage<ListProvidersResponse>;
 
 /**
+ * Request of CheckProvider.
+ *
+ * @generated from message substrat.v1.CheckProviderRequest
+ */
+export declare type CheckProviderRequest = Message<"substrat.v1.CheckProviderRequest"> & {
+  /**
+   * Name of the provider.
+   *
+   * @generated from field: string provider = 1;
+   */
+  provider: string;
+};
+
+/**
+ * Describes the message substrat.v1.CheckProviderRequest.
+ * Use `create(CheckProviderRequestSchema)` to create a new message.
+ */
+export declare const CheckProviderRequestSchema: GenMessage<CheckProviderRequest>;
+
+/**
+ * Response of CheckProvider.
+ *
+ * @generated from message substrat.v1.CheckProviderResponse
+ */
+export declare type CheckProviderResponse = Message<"substrat.v1.CheckProviderResponse"> & {
+  /**
+   * The provider, with what was found.
+   *
+   * @generated from field: substrat.v1.Provider provider = 1;
+   */
+  provider?: Provider | undefined;
+};
+
+/**
+ * Describes the message substrat.v1.CheckProviderResponse.
+ * Use `create(CheckProviderResponseSchema)` to create a new message.
+ */
+export declare const CheckProviderResponseSchema: GenMessage<CheckProviderResponse>;
+
+/**
+ * Request of ListModels.
+ *
+ * @generated from message substrat.v1.ListModelsRequest
+ */
+export declare type ListModelsRequest = Message<"substrat.v1.ListModelsRequest"> & {
+  /**
+   * Name of the provider.
+   *
+   * @generated from field: string provider = 1;
+   */
+  provider: string;
+};
+
+/**
+ * Describes the message substrat.v1.ListModelsRequest.
+ * Use `create(ListModelsRequestSchema)` to create a new message.
+ */
+export declare const ListModelsRequestSchema: GenMessage<ListModelsRequest>;
+
+/**
+ * Response of ListModels.
+ *
+ * @generated from message substrat.v1.ListModelsResponse
+ */
+export declare type ListModelsResponse = Message<"substrat.v1.ListModelsResponse"> & {
+  /**
+   * The models.
+   *
+   * @generated from field: repeated substrat.v1.Model models = 1;
+   */
+  models: Model[];
+};
+
+/**
+ * Describes the message substrat.v1.ListModelsResponse.
+ * Use `create(ListModelsResponseSchema)` to create a new message.
+ */
+export declare const ListModelsResponseSchema: GenMessage<ListModelsResponse>;
+
+/**
  * Tells which providers there are.
  *
  * @generated from service substrat.v1.ProviderService
  */
 export declare const ProviderService: GenService<{
   /**
-   * Lists the providers, by name.
+   * Lists the providers, by name, and whether each can run here, as far as can be seen without
+   * asking a server.
    *
    * @generated from rpc substrat.v1.ProviderService.ListProviders
    */
@@ -60,6 +141,26 @@ export declare const ProviderService: GenService<{
     methodKind: "unary";
     input: typeof ListProvidersRequestSchema;
     output: typeof ListProvidersResponseSchema;
+  },
+  /**
+   * Looks closely whether a provider can run here: the server of an API is asked, too.
+   *
+   * @generated from rpc substrat.v1.ProviderService.CheckProvider
+   */
+  checkProvider: {
+    methodKind: "unary";
+    input: typeof CheckProviderRequestSchema;
+    output: typeof CheckProviderResponseSchema;
+  },
+  /**
+   * Lists the models that a provider offers.
+   *
+   * @generated from rpc substrat.v1.ProviderService.ListModels
+   */
+  listModels: {
+    methodKind: "unary";
+    input: typeof ListModelsRequestSchema;
+    output: typeof ListModelsResponseSchema;
   },
 }>;
 

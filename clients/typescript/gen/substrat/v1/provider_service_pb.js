@@ -9,7 +9,7 @@ import { file_substrat_v1_provider } from "./provider_pb.js";
  * Describes the file substrat/v1/provider_service.proto.
  */
 export const file_substrat_v1_provider_service = /*@__PURE__*/
-  fileDesc("CiJzdWJzdHJhdC92MS9wcm92aWRlcl9zZXJ2aWNlLnByb3RvEgtzdWJzdHJhdC52MSIWChRMaXN0UHJvdmlkZXJzUmVxdWVzdCJBChVMaXN0UHJvdmlkZXJzUmVzcG9uc2USKAoJcHJvdmlkZXJzGAEgAygLMhUuc3Vic3RyYXQudjEuUHJvdmlkZXIyaQoPUHJvdmlkZXJTZXJ2aWNlElYKDUxpc3RQcm92aWRlcnMSIS5zdWJzdHJhdC52MS5MaXN0UHJvdmlkZXJzUmVxdWVzdBoiLnN1YnN0cmF0LnYxLkxpc3RQcm92aWRlcnNSZXNwb25zZWIGcHJvdG8z", [file_substrat_v1_provider]);
+  fileDesc("CiJzdWJzdHJhdC92MS9wcm92aWRlcl9zZXJ2aWNlLnByb3RvEgtzdWJzdHJhdC52MSIWChRMaXN0UHJvdmlkZXJzUmVxdWVzdCJBChVMaXN0UHJvdmlkZXJzUmVzcG9uc2USKAoJcHJvdmlkZXJzGAEgAygLMhUuc3Vic3RyYXQudjEuUHJvdmlkZXIiKAoUQ2hlY2tQcm92aWRlclJlcXVlc3QSEAoIcHJvdmlkZXIYASABKAkiQAoVQ2hlY2tQcm92aWRlclJlc3BvbnNlEicKCHByb3ZpZGVyGAEgASgLMhUuc3Vic3RyYXQudjEuUHJvdmlkZXIiJQoRTGlzdE1vZGVsc1JlcXVlc3QSEAoIcHJvdmlkZXIYASABKAkiOAoSTGlzdE1vZGVsc1Jlc3BvbnNlEiIKBm1vZGVscxgBIAMoCzISLnN1YnN0cmF0LnYxLk1vZGVsMpACCg9Qcm92aWRlclNlcnZpY2USVgoNTGlzdFByb3ZpZGVycxIhLnN1YnN0cmF0LnYxLkxpc3RQcm92aWRlcnNSZXF1ZXN0GiIuc3Vic3RyYXQudjEuTGlzdFByb3ZpZGVyc1Jlc3BvbnNlElYKDUNoZWNrUHJvdmlkZXISIS5zdWJzdHJhdC52MS5DaGVja1Byb3ZpZGVyUmVxdWVzdBoiLnN1YnN0cmF0LnYxLkNoZWNrUHJvdmlkZXJSZXNwb25zZRJNCgpMaXN0TW9kZWxzEh4uc3Vic3RyYXQudjEuTGlzdE1vZGVsc1JlcXVlc3QaHy5zdWJzdHJhdC52MS5MaXN0TW9kZWxzUmVzcG9uc2ViBnByb3RvMw", [file_substrat_v1_provider]);
 
 /**
  * Describes the message substrat.v1.ListProvidersRequest.
@@ -24,6 +24,34 @@ export const ListProvidersRequestSchema = /*@__PURE__*/
  */
 export const ListProvidersResponseSchema = /*@__PURE__*/
   messageDesc(file_substrat_v1_provider_service, 1);
+
+/**
+ * Describes the message substrat.v1.CheckProviderRequest.
+ * Use `create(CheckProviderRequestSchema)` to create a new message.
+ */
+export const CheckProviderRequestSchema = /*@__PURE__*/
+  messageDesc(file_substrat_v1_provider_service, 2);
+
+/**
+ * Describes the message substrat.v1.CheckProviderResponse.
+ * Use `create(CheckProviderResponseSchema)` to create a new message.
+ */
+export const CheckProviderResponseSchema = /*@__PURE__*/
+  messageDesc(file_substrat_v1_provider_service, 3);
+
+/**
+ * Describes the message substrat.v1.ListModelsRequest.
+ * Use `create(ListModelsRequestSchema)` to create a new message.
+ */
+export const ListModelsRequestSchema = /*@__PURE__*/
+  messageDesc(file_substrat_v1_provider_service, 4);
+
+/**
+ * Describes the message substrat.v1.ListModelsResponse.
+ * Use `create(ListModelsResponseSchema)` to create a new message.
+ */
+export const ListModelsResponseSchema = /*@__PURE__*/
+  messageDesc(file_substrat_v1_provider_service, 5);
 
 /**
  * Tells which providers there are.

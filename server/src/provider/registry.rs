@@ -1,0 +1,267 @@
+//! Which providers there are: those of the build, and those that the configuration names.
+//!
+//! A section `[providers.NAME]` makes a provider `NAME` of a kind. Some are there without one:
+//! the presets of [`KINDS`]. A section of the same name takes the place of a preset, key by key.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use toml::{Table, Value};
+
+use super::{KINDS, Provider};
+use crate::launcher::Launcher;
+use crate::model::{Name, Rejection};
+
+/// A kind of provider.
+pub struct Kind {
+    /// Its name.
+    pub name: &'static str,
+    /// Reads a section: what makes the provider then, or what is wrong with the section.
+    pub read: fn(&Section) -> Result<Make, Problem>,
+    /// Sections that are there without being configured: a name, and TOML.
+    pub presets: &'static [(&'static str, &'static str)],
+}
+
+/// Makes a provider.
+pub type Make = Box<dyn Fn(&Settings) -> Arc<dyn Provider> + Send + Sync>;
+
+/// What providers are made with.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// What starts processes.
+    pub launcher: Launcher,
+    /// The folder in which providers keep what belongs to sessions.
+    pub folder: PathBuf,
+    /// Limits of scripts.
+    pub scripted: super::scripted::Settings,
+    /// Bounds of programs.
+    pub program: super::program::Settings,
+}
+
+/// A section of the configuration.
+pub struct Section {
+    /// Name of the provider.
+    pub name: Arc<str>,
+    /// Its kind.
+    pub kind: &'static str,
+    /// What holds for every provider.
+    pub common: Common,
+    /// The keys of its kind.
+    pub table: Table,
+}
+
+/// The keys of a kind that has none of its own.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Nothing {}
+
+/// What is wrong with a section.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The key; empty for the section as a whole.
+    pub key: String,
+    /// What is wrong.
+    pub problem: String,
+}
+
+impl Problem {
+    /// What is wrong with a key.
+    pub fn new(key: &str, problem: impl Into<String>) -> Self {
+        Self { key: key.to_owned(), problem: problem.into() }
+    }
+}
+
+/// Keys of every section.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Common {
+    /// Its kind; the name of the section if it is that of a kind.
+    #[serde(default)]
+    pub kind: Option<String>,
+    /// Live instances at most; none for the default of all.
+    #[serde(default)]
+    pub slots: Option<u32>,
+    /// Attempts at a turn at most, the first included.
+    #[serde(default = "attempts")]
+    pub attempts: u32,
+}
+
+const COMMON: &[&str] = &["kind", "slots", "attempts"];
+
+fn attempts() -> u32 {
+    4
+}
+
+impl Default for Common {
+    fn default() -> Self {
+        Self { kind: None, slots: None, attempts: attempts() }
+    }
+}
+
+impl Common {
+    fn check(&self) -> Result<(), Problem> {
+        if self.slots == Some(0) {
+            return Err(Problem::new("slots", "a number from 1 on fits"));
+        }
+        if !(1..=20).contains(&self.attempts) {
+            return Err(Problem::new("attempts", "a number from 1 to 20 fits"));
+        }
+        Ok(())
+    }
+}
+
+impl Section {
+    /// Reads the keys of its kind.
+    ///
+    /// # Errors
+    ///
+    /// Which key is unknown, or does not fit.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        read(self.table.clone())
+    }
+}
+
+fn read<T: DeserializeOwned>(table: Table) -> Result<T, Problem> {
+    serde_path_to_error::deserialize(Value::Table(table)).map_err(|error| {
+        let path = error.path().to_string();
+        let key = if path == "." { String::new() } else { path };
+        Problem { key, problem: error.into_inner().message().replace('\n', ", ") }
+    })
+}
+
+/// A provider with what holds for it.
+#[derive(Clone)]
+pub struct Entry {
+    /// The provider.
+    pub provider: Arc<dyn Provider>,
+    /// What holds for it.
+    pub common: Common,
+    /// Its section as a whole, by which a change is known.
+    section: Table,
+}
+
+impl Entry {
+    /// Whether both are one provider with the same section.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.provider, &other.provider)
+    }
+}
+
+/// Providers by name.
+pub type Providers = BTreeMap<Arc<str>, Entry>;
+
+/// Sections that were read: what there is to be made.
+pub struct Plan(BTreeMap<Arc<str>, Planned>);
+
+struct Planned {
+    make: Make,
+    common: Common,
+    section: Table,
+}
+
+/// Reads the sections of a configuration, by name.
+///
+/// # Errors
+///
+/// The name of a section with what is wrong in it.
+pub fn read_sections(sections: &BTreeMap<String, Table>) -> Result<Plan, (String, Problem)> {
+    let mut all: BTreeMap<String, Table> = BTreeMap::new();
+    for (name, preset) in KINDS.iter().flat_map(|kind| kind.presets) {
+        all.insert((*name).to_owned(), preset.parse().unwrap_or_default());
+    }
+    for (name, given) in sections {
+        let section = all.entry(name.clone()).or_default();
+        let kind = |table: &Table| table.get("kind").cloned();
+        if kind(given).is_some_and(|given| Some(given) != kind(section)) {
+            // What a preset of another kind says does not hold for it.
+            section.clear();
+        }
+        section.extend(given.clone());
+    }
+    let mut planned = BTreeMap::new();
+    for (name, table) in all {
+        let one = plan(&name, table).map_err(|problem| (name.clone(), problem))?;
+        planned.insert(name.into(), one);
+    }
+    Ok(Plan(planned))
+}
+
+fn plan(name: &str, section: Table) -> Result<Planned, Problem> {
+    if let Err(Rejection::NameInvalid { problem, .. }) = Name::parse(name) {
+        return Err(Problem::new("", problem.replacen("it ", "its name ", 1)));
+    }
+    let (common, table): (Table, Table) =
+        section.clone().into_iter().partition(|(key, _)| COMMON.contains(&&**key));
+    let common: Common = read(common)?;
+    common.check()?;
+    let named = common.kind.as_deref().unwrap_or(name);
+    let kind = KINDS.iter().find(|kind| kind.name == named).ok_or_else(|| {
+        let known: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
+        let problem = match &common.kind {
+            Some(kind) => format!("there is no kind {kind:?}"),
+            None => "it names no kind".to_owned(),
+        };
+        Problem::new("kind", format!("{problem}; one of these fits: {}", known.join(", ")))
+    })?;
+    let of = Section { name: name.into(), kind: kind.name, common: common.clone(), table };
+    Ok(Planned { make: (kind.read)(&of)?, common, section })
+}
+
+impl Plan {
+    /// Makes the providers. Those that `before` has with the same section are kept as they are,
+    /// and their sessions with them.
+    pub fn make(&self, settings: &Settings, before: &Providers) -> Providers {
+        let make = |(name, planned): (&Arc<str>, &Planned)| {
+            let kept = before.get(name).filter(|entry| entry.section == planned.section).cloned();
+            let entry = kept.unwrap_or_else(|| Entry {
+                provider: (planned.make)(settings),
+                common: planned.common.clone(),
+                section: planned.section.clone(),
+            });
+            (name.clone(), entry)
+        };
+        self.0.iter().map(make).collect()
+    }
+}
+
+/// The providers that there are now. Clones are the same registry.
+#[derive(Clone, Default)]
+pub struct Registry {
+    now: Arc<RwLock<Arc<Providers>>>,
+}
+
+impl Registry {
+    /// A registry of these.
+    pub fn new(providers: Providers) -> Self {
+        let registry = Self::default();
+        registry.replace(providers);
+        registry
+    }
+
+    /// A registry of providers with the usual settings.
+    pub fn of(providers: impl IntoIterator<Item = Arc<dyn Provider>>) -> Self {
+        let entries = providers.into_iter().map(|provider| {
+            let entry = Entry { common: Common::default(), section: Table::new(), provider };
+            (entry.provider.info().name, entry)
+        });
+        Self::new(entries.collect())
+    }
+
+    /// Those that there are now.
+    pub fn all(&self) -> Arc<Providers> {
+        self.now.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// One of them.
+    pub fn get(&self, name: &str) -> Option<Entry> {
+        self.all().get(name).cloned()
+    }
+
+    /// Has others from now on. Sessions that are open keep theirs until their turn is over.
+    pub fn replace(&self, providers: Providers) {
+        *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(providers);
+    }
+}

@@ -1,0 +1,268 @@
+//! Keys of backends: where they come from, and how they are kept from being told.
+//!
+//! The configuration names a variable, a file or a command, and never holds a key itself. A key
+//! lives in memory only while a session or a check needs it; [`Secret`] shows itself to nobody,
+//! and [`Secrets::hide`] takes keys out of what a backend says before that is told.
+
+use std::fmt;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use tokio::io::AsyncReadExt as _;
+
+use super::Failure;
+use crate::model::FailureClass;
+
+/// Longest key, in bytes.
+const MAX_KEY: u64 = 16 << 10;
+/// How long a command may take that prints a key.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Stands for a key in what is told.
+const HIDDEN: &str = "[hidden]";
+/// What is shorter is no key that could be told from other text.
+const SHORTEST: usize = 8;
+
+/// A key. It is given to a backend with [`Secret::expose`], and shown nowhere.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Arc<str>);
+
+impl Secret {
+    /// A key.
+    pub fn new(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    /// The key itself.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// Keys that are not to be told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Secrets(Vec<Secret>);
+
+impl Secrets {
+    /// Adds a key. One that is too short to be told from other text is passed over.
+    pub fn add(&mut self, secret: &Secret) {
+        if secret.expose().len() >= SHORTEST && !self.0.contains(secret) {
+            self.0.push(secret.clone());
+        }
+    }
+
+    /// A text without the keys.
+    pub fn hide(&self, text: &str) -> String {
+        let hide = |text: String, secret: &Secret| text.replace(secret.expose(), HIDDEN);
+        self.0.iter().fold(text.to_owned(), hide)
+    }
+}
+
+/// Where a key comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum KeySource {
+    /// From nowhere: none is needed.
+    #[default]
+    None,
+    /// A variable of the daemon's environment.
+    Env(String),
+    /// A file.
+    File(PathBuf),
+    /// A command that prints it.
+    Command(Vec<String>),
+}
+
+/// The keys of a section that say where its key comes from; at most one of them.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+pub struct KeyKeys {
+    /// Name of a variable of the daemon's environment.
+    pub key_env: Option<String>,
+    /// Absolute path of a file that holds the key and nothing else.
+    pub key_file: Option<PathBuf>,
+    /// Command that prints the key: program and arguments.
+    pub key_command: Option<Vec<String>>,
+}
+
+impl KeyKeys {
+    /// Where the key comes from; `otherwise` if none of them is given.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with them.
+    pub fn source(&self, otherwise: KeySource) -> Result<KeySource, String> {
+        match (&self.key_env, &self.key_file, &self.key_command) {
+            (None, None, None) => Ok(otherwise),
+            (Some(name), None, None) if name.is_empty() => Ok(KeySource::None),
+            (Some(name), None, None) => Ok(KeySource::Env(name.clone())),
+            (None, Some(path), None) if path.is_absolute() => Ok(KeySource::File(path.clone())),
+            (None, Some(_), None) => Err("key_file must be an absolute path".to_owned()),
+            (None, None, Some(words)) if !words.is_empty() => Ok(KeySource::Command(words.clone())),
+            (None, None, Some(_)) => Err("key_command must name a program".to_owned()),
+            _ => Err("give only one of key_env, key_file and key_command".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for KeySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Env(name) => write!(f, "the variable {name} of the daemon"),
+            Self::File(path) => write!(f, "the file {}", path.display()),
+            // Its arguments may say more than they should.
+            Self::Command(words) => {
+                write!(f, "the command {}", words.first().map_or("", String::as_str))
+            }
+        }
+    }
+}
+
+impl KeySource {
+    /// Whether there is something where the key comes from, as far as can be seen at a glance.
+    ///
+    /// # Errors
+    ///
+    /// What is missing, and what to do.
+    pub fn is_there(&self) -> Result<(), String> {
+        match self {
+            Self::Env(name) if std::env::var_os(name).is_none_or(|key| key.is_empty()) => Err(
+                format!("the daemon has no variable {name}: start it with one, or name a key_file"),
+            ),
+            Self::File(path) if !path.exists() => {
+                Err(format!("there is no file {}: put the key there", path.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Gets the key; none if none is needed.
+    ///
+    /// # Errors
+    ///
+    /// A failure of class permanent that names where the key was looked for, and never shows
+    /// what was found there.
+    pub async fn resolve(&self) -> Result<Option<Secret>, Failure> {
+        let found = match self {
+            Self::None => return Ok(None),
+            Self::Env(name) => std::env::var(name).map_err(|_| "it is not set".to_owned()),
+            Self::File(path) => read(path).await,
+            Self::Command(words) => run(words).await,
+        };
+        let problem = match found.as_deref().map(str::trim) {
+            Ok("") => "it is empty".to_owned(),
+            Ok(key) if key.chars().any(char::is_control) => {
+                "it holds more than one line, or bytes that no key holds".to_owned()
+            }
+            Ok(key) => return Ok(Some(Secret::new(key))),
+            Err(problem) => problem.clone(),
+        };
+        let message = format!("there is no key: {self}: {problem}");
+        Err(Failure::new(FailureClass::Auth, message))
+    }
+}
+
+async fn read(path: &Path) -> Result<String, String> {
+    let path = path.to_owned();
+    let read = move || {
+        #[expect(clippy::disallowed_methods, reason = "reads the key's file as configured")]
+        let file = std::fs::File::open(path)?;
+        let mut bytes = Vec::new();
+        file.take(MAX_KEY + 1).read_to_end(&mut bytes).map(|_| bytes)
+    };
+    let read = tokio::task::spawn_blocking(read).await;
+    let read = read.unwrap_or_else(|panic| Err(std::io::Error::other(panic)));
+    text(read.map_err(|error| error.to_string())?)
+}
+
+fn text(bytes: Vec<u8>) -> Result<String, String> {
+    if bytes.len() as u64 > MAX_KEY {
+        return Err(format!("it is longer than {MAX_KEY} bytes"));
+    }
+    String::from_utf8(bytes).map_err(|_| "it is no text".to_owned())
+}
+
+/// Runs a command of the configuration, which is the daemon's owner's and no agent's.
+async fn run(words: &[String]) -> Result<String, String> {
+    let [program, args @ ..] = words else { return Err("it names no program".to_owned()) };
+    #[expect(clippy::disallowed_methods, reason = "the owner's own command, in no agent's name")]
+    let mut command = tokio::process::Command::new(program);
+    command.args(args).kill_on_drop(true);
+    command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped());
+    // What it says there may hold the key.
+    command.stderr(std::process::Stdio::null());
+    let work = async {
+        let mut child = command.spawn().map_err(|error| error.to_string())?;
+        let stdout = child.stdout.take().ok_or("it has no output")?;
+        let mut printed = Vec::new();
+        let read = stdout.take(MAX_KEY + 1).read_to_end(&mut printed).await;
+        read.map_err(|error| error.to_string())?;
+        let printed = text(printed)?;
+        let status = child.wait().await.map_err(|error| error.to_string())?;
+        if status.success() { Ok(printed) } else { Err(format!("it failed: {status}")) }
+    };
+    tokio::time::timeout(PATIENCE, work)
+        .await
+        .unwrap_or_else(|_| Err(format!("it did not end within {} s", PATIENCE.as_secs())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Result<KeySource, String> {
+        toml::from_str::<KeyKeys>(text).expect("keys").source(KeySource::None)
+    }
+
+    #[test]
+    fn a_key_comes_from_one_place() {
+        assert_eq!(of(""), Ok(KeySource::None));
+        assert_eq!(of("key_env = \"A\""), Ok(KeySource::Env("A".into())));
+        assert_eq!(of("key_env = \"\""), Ok(KeySource::None));
+        assert!(of("key_env = \"A\"\nkey_file = \"/a\"").is_err());
+        assert!(of("key_file = \"a\"").is_err());
+        assert!(of("key_command = []").is_err());
+    }
+
+    #[tokio::test]
+    async fn keys_are_read_from_files_and_commands_and_shown_nowhere() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("key");
+        #[expect(clippy::disallowed_methods, reason = "makes the key's file")]
+        std::fs::write(&path, "sk-12345678\n").expect("a file");
+        let key = KeySource::File(path).resolve().await.expect("a key").expect("a key");
+        assert_eq!(key.expose(), "sk-12345678");
+        assert_eq!(format!("{key:?}"), "Secret");
+        let words = ["sh", "-c", "echo sk-12345678; echo sk-12345678 >&2"];
+        let source = KeySource::Command(words.map(str::to_owned).into());
+        assert_eq!(source.resolve().await.expect("a key"), Some(key.clone()));
+        assert_eq!(source.to_string(), "the command sh");
+        let mut secrets = Secrets::default();
+        secrets.add(&key);
+        secrets.add(&Secret::new("short"));
+        assert_eq!(secrets.hide("a sk-12345678 is short"), "a [hidden] is short");
+    }
+
+    #[tokio::test]
+    async fn a_key_that_is_not_there_says_where_it_was_looked_for() {
+        let failing = ["sh", "-c", "echo sk-secret-thing; exit 3"];
+        for (source, wanted) in [
+            (KeySource::Env("SUBSTRAT_NO_SUCH_KEY".into()), "SUBSTRAT_NO_SUCH_KEY"),
+            (KeySource::File("/nowhere/key".into()), "/nowhere/key"),
+            (KeySource::File("/dev/zero".into()), "longer than"),
+            (KeySource::Command(failing.map(str::to_owned).into()), "exit status: 3"),
+            (KeySource::Command(vec!["/nowhere/command".into()]), "/nowhere/command"),
+        ] {
+            let failure = source.resolve().await.expect_err("no key");
+            assert!(failure.message.contains(wanted), "{failure}");
+            assert!(!failure.message.contains("sk-secret"), "{failure}");
+        }
+    }
+}

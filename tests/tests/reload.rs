@@ -1,0 +1,64 @@
+//! Reading the configuration again while the daemon runs.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    missing_docs,
+    reason = "a test may panic, and touches what it tests from outside"
+)]
+
+use std::path::Path;
+
+use substrat_tests::harness::{Daemon, say};
+
+const ECHO: &str = r#"fn turn(prompt) { "you said: " + messages()[0].text }"#;
+
+#[test]
+fn a_provider_is_there_after_a_reload_and_no_turn_is_disturbed() {
+    let mut daemon = Daemon::start();
+    let waits =
+        r#"fn turn(prompt) { while list_files().entries.len() == 0 { sleep_ms(20); } "done" }"#;
+    daemon.ctl_ok(&["workspace", "create", "desk"]);
+    let args = ["agent", "create", "waits", "--workspace", "desk", "--instructions", waits];
+    daemon.ctl_ok(&args);
+    daemon.ctl_ok(&["agent", "send", "waits", "go", "--no-wait"]);
+    let path = daemon.home.join("config.toml");
+    let section =
+        "[providers.second]\nkind = \"scripted\"\nslots = 3\n[journal]\nsegment_mib = 2\n";
+    std::fs::write(&path, section).unwrap();
+    let told = daemon.ctl_ok(&["daemon", "reload"]);
+    let wanted = "provider added: second\nin force after a restart: journal.segment_mib\n";
+    assert_eq!(told, wanted);
+    let told = daemon.ctl_ok(&["daemon", "reload"]);
+    assert_eq!(told, "in force after a restart: journal.segment_mib\n");
+    let create = ["agent", "create", "new", "--provider", "second", "--instructions", ECHO];
+    daemon.ctl_ok(&create);
+    assert_eq!(daemon.ctl_ok(&["agent", "send", "new", "x"]), "you said: x\n");
+    let listed = daemon.ctl_ok(&["provider", "list"]);
+    let row = listed
+        .lines()
+        .find(|line| line.starts_with("second "))
+        .unwrap_or_else(|| panic!("{listed}"));
+    assert!(row.split_whitespace().take(5).eq(["second", "yes", "1", "of", "3"]), "{listed}");
+    // One that cannot be used changes nothing.
+    std::fs::write(&path, "[providers.second]\nkind = \"nope\"").unwrap();
+    let said = say(&daemon.home, &["daemon", "reload"]);
+    assert_eq!(said.code, Some(5));
+    assert!(said.stderr.contains("providers.second.kind: there is no kind \"nope\""), "{said:?}");
+    assert_eq!(daemon.ctl_ok(&["agent", "send", "new", "y"]), "you said: y\n");
+    // Without it, turns of its agents fail and say so.
+    std::fs::write(&path, "").unwrap();
+    let told = daemon.ctl_ok(&["daemon", "reload"]);
+    assert_eq!(told, "provider removed: second\n");
+    let said = say(&daemon.home, &["agent", "send", "new", "z"]);
+    assert!(said.stderr.contains("its provider \"second\" is not configured"), "{said:?}");
+    let checked = say(&daemon.home, &["provider", "check", "second"]);
+    assert!(checked.stderr.contains("no provider \"second\""), "{checked:?}");
+    assert!(daemon.ctl_ok(&["provider", "check", "scripted"]).contains("it can run here"));
+    // The turn from before all of it goes on.
+    let desk = say(&daemon.home, &["workspace", "show", "desk", "-o", "json"]).json();
+    std::fs::write(Path::new(desk["workspace"]["root"].as_str().unwrap()).join("go"), "").unwrap();
+    daemon.ctl_ok(&["agent", "send", "waits", "again"]);
+    assert!(daemon.stop());
+}
