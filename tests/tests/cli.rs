@@ -342,7 +342,7 @@ fn providers_and_the_configuration_are_shown() {
     let providers = daemon.json(&["provider", "list"]);
     let providers = providers["providers"].as_array().unwrap();
     let slots: Vec<_> = providers.iter().map(|one| (&one["name"], &one["slotLimit"])).collect();
-    for own in [("program", 16), ("scripted", 7)] {
+    for own in [("anthropic", 4), ("openai", 4), ("program", 16), ("scripted", 7)] {
         assert!(slots.contains(&(&json!(own.0), &json!(own.1))), "{slots:?}");
     }
     let table = daemon.ctl_ok(&["config", "show"]);

@@ -5,6 +5,7 @@
 
 pub mod acp;
 pub mod activity;
+pub mod api;
 pub mod claude_code;
 pub mod codex;
 pub mod cursor_agent;
@@ -239,4 +240,4 @@ pub trait Instance: Send {
 }
 
 /// The kinds of this build.
-pub const KINDS: &[Kind] = &[program::KIND, scripted::KIND];
+pub const KINDS: &[Kind] = &[api::ANTHROPIC, api::OPENAI, program::KIND, scripted::KIND];

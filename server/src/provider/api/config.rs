@@ -1,0 +1,155 @@
+//! The keys of models behind an API.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::anthropic::Anthropic;
+use super::http::{Server, parse_base, parse_headers};
+use super::openai::OpenAi;
+use super::{Api, Dialect};
+use crate::model::Usage;
+use crate::provider::registry::{Kind, Make, Problem, Section};
+use crate::provider::secret::{KeyKeys, KeySource};
+
+/// Anthropic's Messages API.
+pub const ANTHROPIC: Kind = Kind {
+    name: "anthropic",
+    read: |section| {
+        let base = "https://api.anthropic.com";
+        read(section, Arc::new(Anthropic), base, KeySource::Env("ANTHROPIC_API_KEY".into()))
+    },
+    presets: &[("anthropic", "")],
+};
+
+/// OpenAI's chat completions, and whatever speaks them.
+pub const OPENAI: Kind = Kind {
+    name: "openai",
+    read: |section| {
+        let base = "https://api.openai.com/v1";
+        read(section, Arc::new(OpenAi), base, KeySource::Env("OPENAI_API_KEY".into()))
+    },
+    presets: &[
+        ("openai", ""),
+        (
+            "openrouter",
+            "kind = \"openai\"\nbase_url = \"https://openrouter.ai/api/v1\"\n\
+             key_env = \"OPENROUTER_API_KEY\"",
+        ),
+        ("ollama", "kind = \"openai\"\nbase_url = \"http://127.0.0.1:11434/v1\"\nkey_env = \"\""),
+    ],
+};
+
+/// The keys of a section.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Keys {
+    base_url: Option<String>,
+    key_env: Option<String>,
+    key_file: Option<std::path::PathBuf>,
+    key_command: Option<Vec<String>>,
+    model: Option<String>,
+    max_tokens: Option<u64>,
+    max_steps: Option<u32>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    #[serde(default)]
+    extra: toml::Table,
+    #[serde(default)]
+    prices: BTreeMap<String, Price>,
+}
+
+/// What a million tokens of a model cost, in US dollars.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Price {
+    #[serde(default)]
+    input: f64,
+    #[serde(default)]
+    output: f64,
+    #[serde(default)]
+    cache_read: f64,
+    #[serde(default)]
+    cache_write: f64,
+}
+
+/// A model behind an API, as it is configured.
+pub(super) struct Config {
+    pub(super) name: Arc<str>,
+    pub(super) kind: &'static str,
+    pub(super) dialect: Arc<dyn Dialect>,
+    pub(super) server: Server,
+    pub(super) key: KeySource,
+    /// The model of an agent that names none.
+    pub(super) model: Option<String>,
+    pub(super) max_tokens: Option<u64>,
+    /// How often a model is asked in a turn at most.
+    pub(super) max_steps: u32,
+    pub(super) extra: Map<String, Value>,
+    prices: BTreeMap<String, Price>,
+}
+
+fn read(
+    section: &Section,
+    dialect: Arc<dyn Dialect>,
+    base: &str,
+    key: KeySource,
+) -> Result<Make, Problem> {
+    let keys: Keys = section.read()?;
+    let base = parse_base(keys.base_url.as_deref().unwrap_or(base))
+        .map_err(|problem| Problem::new("base_url", problem))?;
+    let always = dialect.headers().iter();
+    let mut headers: BTreeMap<String, String> =
+        always.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    headers.extend(keys.headers);
+    let headers = parse_headers(&headers).map_err(|problem| Problem::new("headers", problem))?;
+    let server = Server::new(base, headers).map_err(|problem| Problem::new("", problem))?;
+    let given =
+        KeyKeys { key_env: keys.key_env, key_file: keys.key_file, key_command: keys.key_command };
+    let key = given.source(key).map_err(|problem| Problem::new("key_env", problem))?;
+    if keys.max_steps == Some(0) || keys.max_tokens == Some(0) {
+        return Err(Problem::new("", "max_steps and max_tokens fit from 1 on"));
+    }
+    let extra = match serde_json::to_value(&keys.extra) {
+        Ok(Value::Object(extra)) => extra,
+        _ => return Err(Problem::new("extra", "it holds what JSON cannot hold")),
+    };
+    let config = Arc::new(Config {
+        name: section.name.clone(),
+        kind: section.kind,
+        dialect,
+        server,
+        key,
+        model: keys.model,
+        max_tokens: keys.max_tokens,
+        max_steps: keys.max_steps.unwrap_or(200),
+        extra,
+        prices: keys.prices,
+    });
+    Ok(Box::new(move |_| Arc::new(Api { config: config.clone() })))
+}
+
+impl Config {
+    pub(super) fn description(&self) -> String {
+        format!("models behind {}", self.server.base().host_str().unwrap_or("a server"))
+    }
+
+    /// What was used costs, in millionths of a US dollar; 0 where the configuration names no
+    /// price. A price whose name ends with `*` is for all models that begin so.
+    pub(super) fn cost(&self, model: &str, usage: Usage) -> u64 {
+        let fits = |name: &&String| match name.strip_suffix('*') {
+            Some(start) => model.starts_with(start),
+            None => *name == model,
+        };
+        let named = self.prices.keys().filter(fits).max_by_key(|name| name.len());
+        let Some(price) = named.and_then(|name| self.prices.get(name)) else { return 0 };
+        // Dollars for a million are millionths of a dollar for one.
+        let cost = usage.input_tokens as f64 * price.input
+            + usage.output_tokens as f64 * price.output
+            + usage.cache_read_tokens as f64 * price.cache_read
+            + usage.cache_write_tokens as f64 * price.cache_write;
+        cost.max(0.0).round() as u64
+    }
+}

@@ -1,0 +1,384 @@
+//! Requests to a model's API: sending them, and telling what went wrong.
+
+use std::time::Duration;
+
+use reqwest::header::{DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::{Client, Response, StatusCode, Url};
+use serde_json::Value;
+
+use super::sse::{Event, Events};
+use crate::model::FailureClass;
+use crate::provider::Failure;
+use crate::provider::failure::FailureKind;
+use crate::provider::secret::{Secret, Secrets};
+
+/// How long a server may take to be reached.
+const CONNECT: Duration = Duration::from_secs(10);
+/// Longest error that is read, in bytes.
+const MAX_ERROR: usize = 64 << 10;
+/// Longest part of an error that is told, in bytes.
+const MAX_TOLD: usize = 2000;
+/// Longest answer that is no stream, in bytes.
+const MAX_BODY: usize = 64 << 20;
+
+/// A server that speaks HTTP, and how it is spoken to.
+#[derive(Debug, Clone)]
+pub(super) struct Server {
+    client: Client,
+    base: Url,
+    headers: HeaderMap,
+}
+
+/// What an API says of an error, in whatever shape it does.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Said {
+    /// Its kind: a word, or a number.
+    pub(super) kind: String,
+    pub(super) message: String,
+}
+
+/// A server's base address as it is configured.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub(super) fn parse_base(text: &str) -> Result<Url, String> {
+    let mut url = Url::parse(text).map_err(|error| format!("no URL: {error}"))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
+        return Err("it must begin with http:// or https://, and name a host".to_owned());
+    }
+    if url.password().is_some() || !url.username().is_empty() || url.query().is_some() {
+        return Err("it may hold no user, password or query".to_owned());
+    }
+    let path = format!("{}/", url.path().trim_end_matches('/'));
+    url.set_path(&path);
+    Ok(url)
+}
+
+/// Headers as they are configured.
+///
+/// # Errors
+///
+/// What is wrong with them.
+pub(super) fn parse_headers<'a>(
+    headers: impl IntoIterator<Item = (&'a String, &'a String)>,
+) -> Result<HeaderMap, String> {
+    let mut parsed = HeaderMap::new();
+    for (name, value) in headers {
+        let value = HeaderValue::from_str(value);
+        let (Ok(header), Ok(mut value)) = (HeaderName::from_bytes(name.as_bytes()), value) else {
+            return Err(format!("{name:?} is no header"));
+        };
+        value.set_sensitive(true);
+        parsed.insert(header, value);
+    }
+    Ok(parsed)
+}
+
+impl Server {
+    pub(super) fn new(base: Url, headers: HeaderMap) -> Result<Self, String> {
+        // Whoever was first has it installed already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = Client::builder()
+            .connect_timeout(CONNECT)
+            // A key is for the server that it was given for.
+            .redirect(reqwest::redirect::Policy::none())
+            .user_agent(concat!("substrat/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| error.to_string())?;
+        Ok(Self { client, base, headers })
+    }
+
+    pub(super) fn base(&self) -> &Url {
+        &self.base
+    }
+
+    /// Sends a body, and has the beginning of the answer; a key goes into a header.
+    pub(super) async fn post(
+        &self,
+        path: &str,
+        body: Vec<u8>,
+        key: Option<(&'static str, String)>,
+    ) -> Result<Response, Failure> {
+        let mut request = self.client.post(self.at(path)?).headers(self.headers.clone());
+        request = request.header("content-type", "application/json").body(body);
+        self.send(request, key).await
+    }
+
+    /// Asks for a page, and reads it whole.
+    pub(super) async fn get(
+        &self,
+        path: &str,
+        key: Option<(&'static str, String)>,
+        secrets: &Secrets,
+    ) -> Result<Value, Failure> {
+        let request = self.client.get(self.at(path)?).headers(self.headers.clone());
+        let response = self.send(request, key).await?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        let bytes = read(response, MAX_BODY).await?;
+        if !status.is_success() {
+            return Err(refused(status, &headers, &said(&bytes), secrets));
+        }
+        serde_json::from_slice(&bytes).map_err(|error| {
+            Failure::new(FailureClass::Protocol, format!("the server's answer is no JSON: {error}"))
+        })
+    }
+
+    fn at(&self, path: &str) -> Result<Url, Failure> {
+        self.base.join(path).map_err(|error| Failure::permanent(error.to_string()))
+    }
+
+    async fn send(
+        &self,
+        request: reqwest::RequestBuilder,
+        key: Option<(&'static str, String)>,
+    ) -> Result<Response, Failure> {
+        let request = match key {
+            None => request,
+            Some((name, value)) => {
+                let value = HeaderValue::from_str(&value);
+                let mut value = value.map_err(|_| {
+                    Failure::new(FailureClass::Auth, "the key holds what no header can hold")
+                })?;
+                value.set_sensitive(true);
+                request.header(name, value)
+            }
+        };
+        request.send().await.map_err(|error| broken(&error))
+    }
+}
+
+/// The value of the header that bears a key.
+pub(super) fn bearer(key: &Secret) -> (&'static str, String) {
+    ("authorization", format!("Bearer {}", key.expose()))
+}
+
+/// What a connection that broke comes to.
+fn broken(error: &reqwest::Error) -> Failure {
+    // The innermost error says most.
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    let host = error.url().and_then(Url::host_str).unwrap_or("the server");
+    let what = if error.is_connect() { "was not reached" } else { "broke off" };
+    Failure::new(FailureClass::Network, format!("{host} {what}: {cause}"))
+}
+
+async fn read(mut response: Response, most: usize) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    while let Some(piece) = response.chunk().await.map_err(|error| broken(&error))? {
+        bytes.extend_from_slice(&piece);
+        if bytes.len() > most {
+            bytes.truncate(most);
+            break;
+        }
+    }
+    Ok(bytes)
+}
+
+/// A stream of events. One that ends is told as [`None`].
+pub(super) struct Stream {
+    response: Response,
+    events: Events,
+    found: std::collections::VecDeque<Event>,
+}
+
+impl Stream {
+    /// The events of a response, if it is a stream of them.
+    ///
+    /// # Errors
+    ///
+    /// What the server says instead.
+    pub(super) async fn of(response: Response, secrets: &Secrets) -> Result<Self, Failure> {
+        let status = response.status();
+        let kind = response.headers().get("content-type");
+        let is_stream = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
+        if status.is_success() && is_stream {
+            let (events, found) = Default::default();
+            return Ok(Self { response, events, found });
+        }
+        let headers = response.headers().clone();
+        let body = read(response, MAX_ERROR).await.unwrap_or_default();
+        let said = said(&body);
+        if status.is_success() && said.message.is_empty() {
+            let told = "the server answered with something that is no stream of events";
+            return Err(Failure::new(FailureClass::Protocol, told));
+        }
+        Err(refused(status, &headers, &said, secrets))
+    }
+
+    /// The next event, or word that something came which is none yet.
+    pub(super) async fn next(&mut self) -> Result<Option<Option<Event>>, Failure> {
+        if let Some(event) = self.found.pop_front() {
+            return Ok(Some(Some(event)));
+        }
+        let Some(piece) = self.response.chunk().await.map_err(|error| broken(&error))? else {
+            return Ok(None);
+        };
+        let mut found = Vec::new();
+        self.events
+            .push(&piece, &mut found)
+            .map_err(|error| Failure::new(FailureClass::Protocol, error.to_string()))?;
+        self.found.extend(found);
+        Ok(Some(self.found.pop_front()))
+    }
+}
+
+/// What an error's body says, in any of the shapes that are about.
+pub(super) fn said(body: &[u8]) -> Said {
+    let Ok(value) = serde_json::from_slice::<Value>(body) else {
+        // A proxy's page, for one.
+        let text = String::from_utf8_lossy(body);
+        return Said { kind: String::new(), message: text.trim().to_owned() };
+    };
+    said_in(value.get("error").unwrap_or(&value))
+}
+
+/// What an error says that is JSON.
+pub(super) fn said_in(error: &Value) -> Said {
+    let word = |name: &str| match error.get(name) {
+        Some(Value::String(text)) => Some(text.clone()),
+        Some(Value::Number(number)) => Some(number.to_string()),
+        _ => None,
+    };
+    let message = match error {
+        Value::String(text) => text.clone(),
+        _ => word("message").or_else(|| word("detail")).unwrap_or_default(),
+    };
+    let kind = [word("code"), word("type")].into_iter().flatten().collect::<Vec<_>>().join(" ");
+    let raw = error.pointer("/metadata/raw").and_then(Value::as_str);
+    let message = match raw {
+        Some(raw) if !message.contains(raw) => format!("{message}: {raw}"),
+        _ => message,
+    };
+    Said { kind, message }
+}
+
+/// The failure that a refusal of a server is.
+pub(super) fn refused(
+    status: StatusCode,
+    headers: &HeaderMap,
+    said: &Said,
+    secrets: &Secrets,
+) -> Failure {
+    let class = classify(status.as_u16(), said);
+    let final_ = headers.get("x-should-retry").is_some_and(|value| value == "false");
+    let class = if final_ && class.may_pass() { FailureClass::Permanent } else { class };
+    let message = if said.message.is_empty() { "without a word why" } else { &said.message };
+    let id = headers.get("request-id").or_else(|| headers.get("x-request-id"));
+    let id = id.and_then(|id| id.to_str().ok()).map(|id| format!(" (request {id})"));
+    let id = id.unwrap_or_default();
+    let told = format!("the server answered {status}: {}{id}", told(message));
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let retry_after = text(RETRY_AFTER).and_then(|wait| wait_of(wait, text(DATE)));
+    Failure { class, message: secrets.hide(&told), retry_after }
+}
+
+/// The failure that an error in the midst of a stream is.
+pub(super) fn broke_off(said: &Said, secrets: &Secrets) -> Failure {
+    let status = said.kind.split(' ').find_map(|word| word.parse().ok()).unwrap_or(0);
+    let class = classify(status, said);
+    let message = format!("the server broke off: {}", told(&said.message));
+    Failure::new(class, secrets.hide(&message))
+}
+
+fn told(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MAX_TOLD)]
+}
+
+/// The pause that a `retry-after` asks for: seconds, or a date, which is measured by the server's
+/// own clock.
+fn wait_of(text: &str, now: Option<&str>) -> Option<Duration> {
+    if let Ok(seconds) = text.trim().parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let at = httpdate::parse_http_date(text).ok()?;
+    let now = httpdate::parse_http_date(now?).ok()?;
+    Some(at.duration_since(now).unwrap_or_default())
+}
+
+fn classify(status: u16, said: &Said) -> FailureClass {
+    let named = said.kind.split(' ').find_map(FailureKind::of_name);
+    let worded = FailureKind::of_text(&said.message);
+    // A request that is too long is refused as one that is wrong.
+    let overflow = [named, worded].into_iter().flatten().find(|k| *k == FailureKind::Overflow);
+    let kind = overflow.or_else(|| FailureKind::of_status(status.into())).or(named);
+    kind.unwrap_or(FailureKind::Network).class()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn errors_of_any_shape_have_a_class() {
+        use FailureClass as Is;
+        let anthropic = |kind: &str, text: &str| json!({"type": "error", "error": {"type": kind, "message": text}});
+        for (status, body, wanted) in [
+            (400, anthropic("invalid_request_error", "no"), Is::InvalidRequest),
+            (400, anthropic("invalid_request_error", "prompt is too long: 9 tokens"), Is::Overflow),
+            (401, anthropic("authentication_error", "bad key"), Is::Auth),
+            (402, json!({"error": {"code": 402, "message": "no credits"}}), Is::Auth),
+            (
+                404,
+                json!({"error": {"message": "no model", "type": null, "code": null}}),
+                Is::InvalidRequest,
+            ),
+            (413, anthropic("request_too_large", ""), Is::Overflow),
+            (429, json!({"error": {"code": 429, "message": "slow down"}}), Is::RateLimit),
+            (500, anthropic("api_error", "oops"), Is::Overload),
+            (529, anthropic("overloaded_error", "Overloaded"), Is::Overload),
+            (
+                400,
+                json!({"object": "error", "message": "This model's maximum context length is 4096", "code": 400}),
+                Is::Overflow,
+            ),
+            (
+                400,
+                json!({"error": {"code": "context_length_exceeded", "message": "x"}}),
+                Is::Overflow,
+            ),
+        ] {
+            let said = said(body.to_string().as_bytes());
+            let status = StatusCode::from_u16(status).unwrap();
+            let failure = refused(status, &HeaderMap::new(), &said, &Secrets::default());
+            assert_eq!(failure.class, wanted, "{body}");
+        }
+        let page = said(b"<html>bad gateway</html>");
+        assert_eq!(page.message, "<html>bad gateway</html>");
+        let cut = said_in(&json!({"code": 502, "message": "Provider disconnected"}));
+        assert_eq!(broke_off(&cut, &Secrets::default()).class, Is::Overload);
+        let cut = said_in(&json!({"type": "overloaded_error", "message": "Overloaded"}));
+        assert_eq!(broke_off(&cut, &Secrets::default()).class, Is::Overload);
+    }
+
+    #[test]
+    fn a_pause_that_is_asked_for_is_told_and_a_key_is_not() {
+        let mut headers = HeaderMap::new();
+        headers.insert(RETRY_AFTER, HeaderValue::from_static("7"));
+        let said = Said { kind: String::new(), message: "bad key sk-abcdefgh".to_owned() };
+        let mut secrets = Secrets::default();
+        secrets.add(&Secret::new("sk-abcdefgh"));
+        let failure = refused(StatusCode::TOO_MANY_REQUESTS, &headers, &said, &secrets);
+        assert_eq!(failure.retry_after, Some(Duration::from_secs(7)));
+        assert!(failure.message.contains("bad key [hidden]"), "{failure}");
+        let (now, later) = ("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:46 GMT");
+        assert_eq!(wait_of(later, Some(now)), Some(Duration::from_secs(9)));
+        assert_eq!(wait_of(now, Some(later)), Some(Duration::ZERO));
+        assert_eq!(wait_of("soon", Some(now)), None);
+        headers.insert("x-should-retry", HeaderValue::from_static("false"));
+        let failure = refused(StatusCode::TOO_MANY_REQUESTS, &headers, &said, &secrets);
+        assert_eq!(failure.class, FailureClass::Permanent);
+    }
+
+    #[test]
+    fn a_base_address_is_checked() {
+        assert_eq!(parse_base("http://127.0.0.1:1/v1").unwrap().as_str(), "http://127.0.0.1:1/v1/");
+        for wrong in ["x", "file:///etc", "http://user:key@host/v1", "https://host/?a=b"] {
+            assert!(parse_base(wrong).is_err(), "{wrong}");
+        }
+    }
+}

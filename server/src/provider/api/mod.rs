@@ -1,0 +1,345 @@
+//! Bare models behind an API: the daemon holds the conversation and runs the tools.
+//!
+//! ```text
+//!  history + prompt ─► Dialect::body ─► Server ─► Stream ─► Fold ─► Answer
+//!        ▲                                                            │
+//!        └───────── results ◄── TurnIo::call_tool ◄────── calls ──────┘
+//! ```
+//!
+//! The journal is the conversation: a session has no state of its own. A dialect says how it is
+//! asked and how its stream is read; everything else is the same for all. A model is asked again
+//! as long as it calls tools; when the conversation has grown too long, it is made shorter for
+//! the model, and stays whole in the log.
+
+mod anthropic;
+mod chat;
+mod config;
+mod http;
+mod openai;
+pub mod sse;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream::{FuturesOrdered, StreamExt};
+use serde_json::{Map, Value};
+
+pub use self::config::{ANTHROPIC, OPENAI};
+
+use self::chat::{Answer, Call, CallResult, Message, Stop, compact, messages};
+use self::config::Config;
+use self::http::Stream;
+use self::sse::Event;
+use super::secret::{Secret, Secrets};
+use super::{
+    Capabilities, Ended, Failure, Health, Info, Instance, Model, Objection, OutputKind, Prompt,
+    Provider, Spec, TurnIo,
+};
+use crate::model::{FailureClass, Saved, ToolSpec, Usage};
+
+/// How long a server may take to answer a check.
+const CHECK: Duration = Duration::from_secs(15);
+
+/// What a model is asked.
+struct Ask<'a> {
+    model: &'a str,
+    instructions: &'a str,
+    messages: &'a [Message],
+    tools: &'a [&'static ToolSpec],
+    max_tokens: Option<u64>,
+    /// Further keys of the request, as configured.
+    extra: &'a Map<String, Value>,
+}
+
+/// A piece of output.
+struct Piece {
+    kind: OutputKind,
+    text: String,
+}
+
+/// How an API is spoken.
+trait Dialect: Send + Sync {
+    /// Where it is asked, below the base address.
+    fn path(&self) -> &'static str;
+    /// Headers of every request.
+    fn headers(&self) -> &'static [(&'static str, &'static str)];
+    /// The header that bears a key.
+    fn key(&self, key: &Secret) -> (&'static str, String);
+    /// What it is sent.
+    fn body(&self, ask: &Ask<'_>) -> Value;
+    /// Reads an answer.
+    fn fold(&self) -> Box<dyn Fold>;
+    /// Where it lists its models.
+    fn models_path(&self) -> &'static str;
+    /// The models of such a list.
+    fn models(&self, page: &Value) -> Vec<Model>;
+}
+
+/// Reads an answer as it comes.
+trait Fold: Send {
+    /// Takes an event. It may hold a piece of output.
+    fn event(&mut self, event: &Event, secrets: &Secrets) -> Result<Option<Piece>, Failure>;
+    /// Whether the answer is whole, so that nothing more is waited for.
+    fn is_over(&self) -> bool;
+    /// What was used so far.
+    fn usage(&self) -> Usage;
+    /// The answer, once the stream has ended.
+    fn answer(self: Box<Self>) -> Result<Answer, Failure>;
+}
+
+/// A model behind an API.
+struct Api {
+    config: Arc<Config>,
+}
+
+impl Api {
+    /// The key, and the secrets that it adds.
+    async fn key(&self) -> Result<(Option<Secret>, Secrets), Failure> {
+        let key = self.config.key.resolve().await?;
+        let mut secrets = Secrets::default();
+        if let Some(key) = &key {
+            secrets.add(key);
+        }
+        Ok((key, secrets))
+    }
+
+    async fn list(&self) -> Result<Vec<Model>, Failure> {
+        let Config { dialect, server, .. } = &*self.config;
+        let (key, secrets) = self.key().await?;
+        let key = key.map(|key| dialect.key(&key));
+        let page = server.get(dialect.models_path(), key, &secrets);
+        let page = tokio::time::timeout(CHECK, page).await.unwrap_or_else(|_| {
+            let message = format!("the server did not answer within {} s", CHECK.as_secs());
+            Err(Failure::new(FailureClass::Network, message))
+        })?;
+        Ok(dialect.models(&page))
+    }
+}
+
+impl Provider for Api {
+    fn info(&self) -> Info {
+        Info {
+            name: self.config.name.clone(),
+            kind: self.config.kind,
+            description: self.config.description(),
+            capabilities: Capabilities::default(),
+            call_limit: None,
+        }
+    }
+
+    fn examine(&self, ask: bool) -> BoxFuture<'_, Health> {
+        async move {
+            let config = &self.config;
+            let mut facts = vec![
+                ("server".to_owned(), config.server.base().to_string()),
+                ("key".to_owned(), config.key.to_string()),
+            ];
+            if let Some(model) = &config.model {
+                facts.push(("model".to_owned(), model.clone()));
+            }
+            let problem = match (self.config.key.is_there(), ask) {
+                (Err(problem), _) => Some(problem),
+                (Ok(()), false) => None,
+                (Ok(()), true) => match self.list().await {
+                    Ok(models) => {
+                        facts.push(("models".to_owned(), models.len().to_string()));
+                        None
+                    }
+                    Err(failure) => Some(failure.message),
+                },
+            };
+            Health { version: String::new(), problem, facts }
+        }
+        .boxed()
+    }
+
+    fn models(&self) -> BoxFuture<'_, Result<Vec<Model>, Failure>> {
+        self.list().boxed()
+    }
+
+    fn check(&self, _: &str, model: Option<&str>) -> Result<(), Objection> {
+        match model.or(self.config.model.as_deref()) {
+            Some(model) if !model.trim().is_empty() => Ok(()),
+            _ => Err(Objection::Model(format!(
+                "no model was given, and [providers.{}] names none",
+                self.config.name
+            ))),
+        }
+    }
+
+    fn open(&self, spec: Spec) -> BoxFuture<'_, Result<Box<dyn Instance>, Failure>> {
+        async move {
+            let model = spec.model.as_deref().or(self.config.model.as_deref());
+            let Some(model) = model else {
+                return Err(Failure::permanent("no model was given, and there is no default"));
+            };
+            let session = Session {
+                config: self.config.clone(),
+                model: model.to_owned(),
+                instructions: spec.instructions,
+            };
+            Ok(Box::new(session) as Box<dyn Instance>)
+        }
+        .boxed()
+    }
+}
+
+/// A session of a model, which has nothing of its own to keep.
+struct Session {
+    config: Arc<Config>,
+    model: String,
+    instructions: Arc<str>,
+}
+
+impl Instance for Session {
+    fn turn<'a>(
+        &'a mut self,
+        prompt: Prompt,
+        io: Arc<dyn TurnIo>,
+    ) -> BoxFuture<'a, Result<Ended, Failure>> {
+        async move {
+            let cancelled = io.cancelled().clone();
+            tokio::select! {
+                biased;
+                // Whatever runs is dropped, its connection with it.
+                () = cancelled.cancelled() => Ok(Ended::Cancelled),
+                ended = self.run(prompt, io) => ended,
+            }
+        }
+        .boxed()
+    }
+
+    fn suspend(self: Box<Self>) -> BoxFuture<'static, Result<Saved, Failure>> {
+        std::future::ready(Ok(Saved::Unchanged)).boxed()
+    }
+}
+
+impl Session {
+    async fn run(&self, prompt: Prompt, io: Arc<dyn TurnIo>) -> Result<Ended, Failure> {
+        // It is read anew, so that one that was exchanged is in force with the next turn.
+        let key = self.config.key.resolve().await?;
+        let mut secrets = Secrets::default();
+        if let Some(key) = &key {
+            secrets.add(key);
+        }
+        let mut messages = messages(io.history().await?, prompt.text.clone());
+        let mut said = String::new();
+        for _ in 0..self.config.max_steps {
+            let answer = self.ask_fitting(&mut messages, &prompt, key.as_ref(), &secrets, &io);
+            let Answer { reply, stop, .. } = answer.await?;
+            said.push_str(&reply.text);
+            match stop {
+                Stop::Refused => {
+                    return Err(Failure::permanent(format!("the model refused: {said}")));
+                }
+                Stop::Overflow => {
+                    let message = "the conversation has grown longer than the model takes";
+                    return Err(Failure::new(FailureClass::Overflow, message));
+                }
+                Stop::Done | Stop::Length if reply.calls.is_empty() => {
+                    return Ok(Ended::Completed { response: said, saved: Saved::Unchanged });
+                }
+                _ => {}
+            }
+            let results = call_all(&reply.calls, &io).await;
+            let calls_nothing = reply.calls.is_empty();
+            messages.push(Message::Assistant(reply));
+            if !calls_nothing {
+                // What was said before a call is no part of the answer.
+                said.clear();
+                messages.push(Message::Results(results));
+            }
+        }
+        let steps = self.config.max_steps;
+        Err(Failure::permanent(format!(
+            "the model was asked {steps} times in one turn; max_steps of its provider allows no more"
+        )))
+    }
+
+    /// Asks the model, with a shorter conversation if this one does not fit.
+    async fn ask_fitting(
+        &self,
+        messages: &mut Vec<Message>,
+        prompt: &Prompt,
+        key: Option<&Secret>,
+        secrets: &Secrets,
+        io: &Arc<dyn TurnIo>,
+    ) -> Result<Answer, Failure> {
+        loop {
+            match self.ask(messages, prompt, key, secrets, io).await {
+                Err(failure) if failure.class == FailureClass::Overflow && compact(messages) => {
+                    tracing::info!(agent = %prompt.agent, "a conversation was made shorter");
+                }
+                asked => return asked,
+            }
+        }
+    }
+
+    async fn ask(
+        &self,
+        messages: &[Message],
+        prompt: &Prompt,
+        key: Option<&Secret>,
+        secrets: &Secrets,
+        io: &Arc<dyn TurnIo>,
+    ) -> Result<Answer, Failure> {
+        let Config { dialect, server, max_tokens, extra, .. } = &*self.config;
+        let body = dialect.body(&Ask {
+            model: &self.model,
+            instructions: &self.instructions,
+            messages,
+            tools: &prompt.tools,
+            max_tokens: *max_tokens,
+            extra,
+        });
+        let response = server
+            .post(dialect.path(), body.to_string().into_bytes(), key.map(|key| dialect.key(key)))
+            .await?;
+        let mut stream = Stream::of(response, secrets).await?;
+        let mut fold = dialect.fold();
+        let read = async {
+            while !fold.is_over()
+                && let Some(came) = stream.next().await?
+            {
+                if let Some(event) = came
+                    && let Some(piece) = fold.event(&event, secrets)?
+                {
+                    io.emit(piece.kind, &piece.text);
+                }
+            }
+            Ok(())
+        };
+        if let Err(failure) = read.await {
+            self.report(fold.usage(), None, io);
+            return Err(failure);
+        }
+        let used = fold.usage();
+        let answer = fold.answer();
+        let cost = answer.as_ref().ok().and_then(|answer| answer.cost);
+        self.report(used, cost, io);
+        answer
+    }
+
+    fn report(&self, mut usage: Usage, cost: Option<u64>, io: &Arc<dyn TurnIo>) {
+        usage.cost_micro_usd = cost.unwrap_or_else(|| self.config.cost(&self.model, usage));
+        if !usage.is_zero() {
+            io.report_usage(usage);
+        }
+    }
+}
+
+/// Makes calls at once. Their results are in the order of the calls.
+async fn call_all(calls: &[Call], io: &Arc<dyn TurnIo>) -> Vec<CallResult> {
+    let calls = calls.iter().map(|call| async {
+        let outcome = match call.parsed() {
+            Ok(args) => io.call_tool(&call.tool, args).await,
+            Err(problem) => Err(problem),
+        };
+        let outcome = outcome.map(|value| value.get().to_owned());
+        CallResult { id: call.id.clone(), outcome }
+    });
+    calls.collect::<FuturesOrdered<_>>().collect().await
+}

@@ -1,0 +1,286 @@
+//! Bodies that are sent and streams that are read, without a server.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::anthropic::Anthropic;
+use super::chat::{Answer, Call, CallResult, Message, Reply, Stop, compact, messages};
+use super::openai::OpenAi;
+use super::sse::Events;
+use super::{Ask, Dialect};
+use crate::model::{CallId, FailureClass, Json, TurnId, Usage};
+use crate::provider::history::{End, History, Item, Turn};
+use crate::provider::secret::Secrets;
+use crate::provider::{Failure, OutputKind};
+
+const TEXT_AND_CALL: &str = r#"event: message_start
+data: {"type":"message_start","message":{"id":"m","role":"assistant","content":[],"usage":{"input_tokens":11,"cache_creation_input_tokens":3,"cache_read_input_tokens":5,"output_tokens":1}}}
+
+event: content_block_start
+data: {"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"hm"}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"sig"}}
+
+event: ping
+data: {"type":"ping"}
+
+event: content_block_start
+data: {"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"Hel"}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"lo"}}
+
+event: content_block_start
+data: {"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"toolu_1","name":"send_message","input":{}}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"{\"to\": \"b"}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"\"}"}}
+
+event: message_delta
+data: {"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":17}}
+
+event: message_stop
+data: {"type":"message_stop"}
+
+"#;
+
+const CHUNKS: &str = r#": OPENROUTER PROCESSING
+
+data: {"id":"g","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}
+
+data: {"id":"g","choices":[{"index":0,"delta":{"reasoning":"hm"},"finish_reason":null}]}
+
+data: {"id":"g","choices":[{"index":0,"delta":{"content":"Hel"},"finish_reason":null}]}
+
+data: {"id":"g","choices":[{"index":0,"delta":{"content":"lo"},"finish_reason":null}]}
+
+data: {"id":"g","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"send_message","arguments":""}}]},"finish_reason":null}]}
+
+data: {"id":"g","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"to\": \"b"}}]},"finish_reason":null}]}
+
+data: {"id":"g","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"\"}"}}]},"finish_reason":null}]}
+
+data: {"id":"g","choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}
+
+data: {"id":"g","choices":[],"usage":{"prompt_tokens":16,"completion_tokens":17,"prompt_tokens_details":{"cached_tokens":5},"cost":0.000093}}
+
+data: [DONE]
+
+"#;
+
+/// What a stream comes to: pieces of output, and the answer.
+fn read(
+    dialect: &dyn Dialect,
+    pieces: &[&[u8]],
+) -> (Vec<(OutputKind, String)>, Result<Answer, Failure>) {
+    let (mut events, mut found) = (Events::default(), Vec::new());
+    for piece in pieces {
+        events.push(piece, &mut found).unwrap();
+    }
+    let (mut fold, mut output) = (dialect.fold(), Vec::new());
+    for event in found {
+        match fold.event(&event, &Secrets::default()) {
+            Ok(piece) => output.extend(piece.map(|piece| (piece.kind, piece.text))),
+            Err(failure) => return (output, Err(failure)),
+        }
+    }
+    (output, fold.answer())
+}
+
+fn call() -> Call {
+    Call { id: String::new(), tool: "send_message".into(), args: "{\"to\": \"b\"}".into() }
+}
+
+#[test]
+fn a_stream_gives_text_thinking_calls_and_usage() {
+    let (output, answer) = read(&Anthropic, &[TEXT_AND_CALL.as_bytes()]);
+    let wanted = [
+        (OutputKind::Thinking, "hm".to_owned()),
+        (OutputKind::Text, "Hel".to_owned()),
+        (OutputKind::Text, "lo".to_owned()),
+    ];
+    assert_eq!(output, wanted);
+    let answer = answer.unwrap();
+    assert_eq!(answer.reply.text, "Hello");
+    assert_eq!(answer.reply.calls, [Call { id: "toolu_1".into(), ..call() }]);
+    let opaque = json!([
+        {"type": "thinking", "thinking": "hm", "signature": "sig"},
+        {"type": "text", "text": "Hello"},
+        {"type": "tool_use", "id": "toolu_1", "name": "send_message", "input": {"to": "b"}},
+    ]);
+    assert_eq!(Value::from(answer.reply.opaque), opaque);
+    assert_eq!(answer.stop, Stop::Done);
+    let used = Usage {
+        input_tokens: 11,
+        output_tokens: 17,
+        cache_read_tokens: 5,
+        cache_write_tokens: 3,
+        ..Usage::default()
+    };
+    assert_eq!(answer.usage, used);
+
+    let (output, answer) = read(&OpenAi, &[CHUNKS.as_bytes()]);
+    assert_eq!(output, wanted);
+    let answer = answer.unwrap();
+    assert_eq!(answer.reply.text, "Hello");
+    assert_eq!(answer.reply.calls, [Call { id: "call_1".into(), ..call() }]);
+    assert_eq!(answer.usage, Usage { cache_write_tokens: 0, ..used });
+    assert_eq!(answer.cost, Some(93));
+}
+
+#[test]
+fn a_stream_that_is_cut_anywhere_is_no_answer() {
+    for (dialect, stream) in [(&Anthropic as &dyn Dialect, TEXT_AND_CALL), (&OpenAi, CHUNKS)] {
+        let whole = read(dialect, &[stream.as_bytes()]).1.unwrap();
+        let events: Vec<_> = stream.match_indices("\n\n").map(|(at, _)| at + 2).collect();
+        for end in 0..stream.len() {
+            let cut = &stream.as_bytes()[..end];
+            match read(dialect, &[cut, &stream.as_bytes()[end..]]).1 {
+                Ok(answer) => assert_eq!(answer, whole, "split at {end}"),
+                Err(failure) => panic!("{failure} when split at {end}"),
+            }
+            let last = events.len() - 1;
+            // The words of the end of a stream of chunks can be missing.
+            let enough = if stream == CHUNKS { events[last - 2] } else { events[last] };
+            let came = read(dialect, &[cut]).1;
+            assert_eq!(came.is_ok(), end >= enough, "cut at {end}");
+            if let Err(failure) = came {
+                assert_eq!(failure.class, FailureClass::Network);
+            }
+        }
+    }
+}
+
+#[test]
+fn errors_in_the_midst_of_a_stream_have_a_class() {
+    let overloaded = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n";
+    let gone = "data: {\"error\":{\"code\":502,\"message\":\"Provider disconnected\"},\"choices\":[{\"delta\":{\"content\":\"\"},\"finish_reason\":\"error\"}]}\n\n";
+    for (dialect, stream) in [(&Anthropic as &dyn Dialect, overloaded), (&OpenAi, gone)] {
+        let failure = read(dialect, &[stream.as_bytes()]).1.unwrap_err();
+        assert_eq!(failure.class, FailureClass::Overload, "{failure}");
+    }
+    for dialect in [&Anthropic as &dyn Dialect, &OpenAi] {
+        let failure = read(dialect, &[b"data: <html>\n\n"]).1.unwrap_err();
+        assert_eq!(failure.class, FailureClass::Protocol);
+    }
+}
+
+#[test]
+fn calls_of_servers_that_differ_are_read() {
+    let calls = |chunks: &[Value]| {
+        let chunk = |delta: &Value| format!("data: {}\n\n", json!({"choices": [{"delta": delta}]}));
+        let stream: String = chunks.iter().map(chunk).collect::<String>() + "data: [DONE]\n\n";
+        read(&OpenAi, &[stream.as_bytes()]).1.unwrap().reply.calls
+    };
+    let whole = json!({"function": {"name": "send_message", "arguments": "{\"to\": \"b\"}"}});
+    assert_eq!(calls(&[json!({"tool_calls": [whole]})]), [Call { id: "call_0".into(), ..call() }]);
+    let (first, second) = (
+        json!({"id": "a", "function": {"name": "x", "arguments": "{"}}),
+        json!({"function": {"arguments": "}"}}),
+    );
+    let third = json!({"id": "b", "function": {"name": "y", "arguments": {"k": 1}}});
+    let read = calls(&[
+        json!({"tool_calls": [first]}),
+        json!({"tool_calls": [second]}),
+        json!({"tool_calls": [third]}),
+    ]);
+    let of = |id: &str, tool: &str, args: &str| Call {
+        id: id.into(),
+        tool: tool.into(),
+        args: args.into(),
+    };
+    assert_eq!(read, [of("a", "x", "{}"), of("b", "y", "{\"k\":1}")]);
+}
+
+fn conversation() -> Vec<Message> {
+    let id = |number| CallId::from_u64(number);
+    let turn = |items| Turn { id: TurnId::from_u64(1), end: End::Completed, items };
+    let args: Json = serde_json::from_str("{\"to\":\"b\"}").unwrap();
+    let items = vec![
+        Item::User("do it".into()),
+        Item::Call { id: id(1), tool: "send_message".into(), args: args.clone() },
+        Item::Call { id: id(2), tool: "send_message".into(), args },
+        Item::Result { id: id(1), outcome: Ok(serde_json::from_str("{}").unwrap()) },
+        Item::Result { id: id(2), outcome: Err("no".into()) },
+        Item::Assistant("done".into()),
+    ];
+    messages(History { turns: vec![turn(items)], cut: 3 }, "next".into())
+}
+
+fn body(dialect: &dyn Dialect, messages: &[Message]) -> Value {
+    let (instructions, extra) = ("be good", Map::from_iter([("temperature".to_owned(), json!(0))]));
+    let ask =
+        Ask { model: "m", instructions, messages, tools: &[], max_tokens: None, extra: &extra };
+    dialect.body(&ask)
+}
+
+#[test]
+fn a_conversation_is_sent_in_the_form_of_each_api() {
+    let messages = conversation();
+    let Message::User(first) = &messages[0] else { panic!("{messages:?}") };
+    assert!(first.starts_with("[Earlier turns"), "{first}");
+    let sent = body(&Anthropic, &messages);
+    assert_eq!(sent["temperature"], 0);
+    assert_eq!(sent["system"][0]["text"], "be good");
+    let roles: Vec<&Value> =
+        sent["messages"].as_array().unwrap().iter().map(|m| &m["role"]).collect();
+    assert_eq!(roles, ["user", "assistant", "user", "assistant", "user"]);
+    let (calls, results) = (&sent["messages"][1]["content"], &sent["messages"][2]["content"]);
+    assert_eq!(calls[0]["input"], json!({"to": "b"}));
+    assert_eq!(results[0]["tool_use_id"], calls[0]["id"]);
+    assert_eq!((&results[1]["is_error"], &results[1]["content"]), (&json!(true), &json!("no")));
+    assert_eq!(sent["messages"][4]["content"][0]["cache_control"]["type"], "ephemeral");
+
+    let sent = body(&OpenAi, &messages);
+    let roles: Vec<&Value> =
+        sent["messages"].as_array().unwrap().iter().map(|m| &m["role"]).collect();
+    assert_eq!(roles, ["system", "user", "assistant", "tool", "tool", "assistant", "user"]);
+    let calls = &sent["messages"][2]["tool_calls"];
+    assert_eq!(calls[0]["function"]["arguments"], "{\"to\":\"b\"}");
+    assert_eq!(sent["messages"][3]["tool_call_id"], calls[0]["id"]);
+    assert_eq!(sent["messages"][4]["content"], "Error: no");
+}
+
+#[test]
+fn arguments_that_are_no_json_are_told_to_the_model_and_not_sent_again() {
+    let broken = Call { args: "{\"to\": ".into(), ..call() };
+    assert!(broken.parsed().unwrap_err().contains("no JSON"));
+    assert_eq!(Call { args: String::new(), ..call() }.parsed().unwrap().get(), "{}");
+    let reply = Reply { calls: vec![broken], ..Reply::default() };
+    let sent = [Message::User("x".into()), Message::Assistant(reply)];
+    assert_eq!(body(&OpenAi, &sent)["messages"][2]["tool_calls"][0]["function"]["arguments"], "{}");
+    assert_eq!(body(&Anthropic, &sent)["messages"][1]["content"][0]["input"], json!({}));
+}
+
+#[test]
+fn a_conversation_is_made_shorter_until_nothing_more_can_be_left_out() {
+    let say = |text: &str| Message::Assistant(Reply { text: text.into(), ..Reply::default() });
+    let mut long: Vec<Message> = (0..8)
+        .flat_map(|turn| [Message::User(format!("q{turn}").into()), say("a")])
+        .chain([Message::User("now".into())])
+        .collect();
+    let result = CallResult { id: "1".into(), outcome: Ok("é".repeat(9000)) };
+    long.push(Message::Results(vec![result]));
+    let mut lengths = vec![long.len()];
+    while compact(&mut long) {
+        lengths.push(long.len());
+        assert!(lengths.len() < 20, "{lengths:?}");
+    }
+    assert_eq!(lengths, [18, 10, 6, 4, 2, 2]);
+    let Message::User(now) = &long[0] else { panic!("{long:?}") };
+    assert!(now.starts_with("[Earlier turns") && now.ends_with("now"), "{now}");
+    let Message::Results(results) = &long[1] else { panic!("{long:?}") };
+    assert!(results[0].text().contains("bytes are left out here"));
+    let _: Arc<str> = now.clone();
+}

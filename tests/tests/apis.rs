@@ -1,0 +1,245 @@
+//! Bare models behind an API, against a model on loopback: turns, tools, memory, every failure.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    missing_docs,
+    reason = "a test may panic, and touches what it tests from outside"
+)]
+
+use std::path::Path;
+
+use substrat_proto::v1;
+use substrat_tests::harness::{Client, Daemon, say, text};
+use substrat_tests::model_server::{End, ModelServer, Usage};
+use substrat_tests::watch::deltas;
+
+const KEY: &str = "sk-test-4711-abcdef";
+const ECHO: &str = r#"fn turn(prompt) { "heard " + messages()[0].text }"#;
+
+/// How each API is configured.
+const KINDS: [(&str, &str); 2] = [("anthropic", ""), ("openai", "/v1")];
+
+struct Bench {
+    server: ModelServer,
+    daemon: Daemon,
+    _folder: tempfile::TempDir,
+}
+
+impl Bench {
+    fn start((kind, path): (&str, &str), more: &[&str]) -> Self {
+        let (server, folder) = (ModelServer::start(), tempfile::tempdir().unwrap());
+        let key = folder.path().join("key");
+        std::fs::write(&key, format!("{KEY}\n")).unwrap();
+        let own = [
+            format!("providers.fake.kind={kind}"),
+            format!("providers.fake.base_url={}{path}", server.url()),
+            format!("providers.fake.key_file={}", key.display()),
+            "providers.fake.model=fake-1".to_owned(),
+            r#"providers.fake.prices={"fake-*"={input=1.0,output=2.0}}"#.to_owned(),
+        ];
+        let settings: Vec<&str> =
+            own.iter().map(String::as_str).chain(more.iter().copied()).collect();
+        let daemon = Daemon::on(&folder.path().join("home"), &settings);
+        Self { server, daemon, _folder: folder }
+    }
+
+    async fn client(&self) -> Client {
+        let client = self.daemon.client().await;
+        let create = ["agent", "create", "m", "--provider", "fake", "--instructions", "be good"];
+        self.daemon.ctl_ok(&create);
+        client
+    }
+}
+
+/// Every file below a folder that holds a text.
+fn holding(folder: &Path, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(holding(&path, text));
+        } else if path.is_file() {
+            let bytes = std::fs::read(&path).unwrap();
+            if bytes.windows(text.len()).any(|window| window == text.as_bytes()) {
+                found.push(path.display().to_string());
+            }
+        }
+    }
+    found
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_streams_its_answer_and_counts_what_it_used() {
+    for kind in KINDS {
+        let bench = Bench::start(kind, &[]);
+        let client = bench.client().await;
+        let mut watch = client.attach("m", None).await;
+        watch.input("SAY one two three", "1").await;
+        let items = watch
+            .until(|item| substrat_tests::watch::event_name(item) == Some("turn.complete"))
+            .await;
+        assert!(deltas(&items).len() >= 3, "{items:?}");
+        let request = bench.server.requests().remove(0);
+        assert!(request.tools.contains(&"send_message".to_owned()), "{:?}", request.tools);
+        assert!(request.body.to_string().contains("be good"));
+        let header = if kind.0 == "anthropic" { KEY.to_owned() } else { format!("Bearer {KEY}") };
+        assert!(request.headers.values().any(|value| *value == header), "{:?}", request.headers);
+        let agent = client.agent("m").await;
+        let used = agent.usage.unwrap();
+        assert_eq!(used.output_tokens, Usage::OUTPUT);
+        assert_eq!(used.cache_read_tokens, Usage::CACHE_READ);
+        let read =
+            if kind.0 == "anthropic" { Usage::INPUT } else { Usage::INPUT - Usage::CACHE_READ };
+        assert_eq!(used.input_tokens, read);
+        assert_eq!(used.cost_micro_usd, read + 2 * Usage::OUTPUT);
+        assert_eq!(holding(&bench.daemon.home, KEY), Vec::<String>::new(), "the key stays out");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_is_called_and_its_result_goes_back_to_the_model() {
+    for kind in KINDS {
+        let bench = Bench::start(kind, &[]);
+        let client = bench.client().await;
+        let create = ["agent", "create", "echo", "--parent", "m", "--provider", "scripted"];
+        bench.daemon.ctl_ok(&[&create[..], &["--instructions", ECHO]].concat());
+        let told =
+            "CALL send_message {\"recipient\":\"echo\",\"text\":\"hello\"}\nSAY it said {result}";
+        let answer = client.ask("m", told).await.unwrap();
+        assert!(answer.starts_with("it said ") && answer.contains("heard hello"), "{answer}");
+        assert_eq!(bench.server.requests().len(), 2);
+        let events = client.events().await;
+        let arrived = |event: &&v1::Event| {
+            event.r#type == "message.enqueued" && text(event, "payload") == "hello"
+        };
+        assert_eq!(events.iter().filter(arrived).count(), 1);
+        // Arguments that are none are for the model to mend.
+        let told = "CALL send_message {\"nobody\":1}\nSAY it said {result}";
+        let answer = client.ask("m", told).await.unwrap();
+        assert!(answer.contains("nobody"), "{answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_said_is_remembered_over_suspension_restart_and_kill() {
+    for kind in KINDS {
+        let mut bench = Bench::start(kind, &["slots.default=1"]);
+        let client = bench.client().await;
+        client.ask("m", "SAY alpha noted").await.unwrap();
+        // The only slot goes to another agent, so that the session is suspended.
+        bench.daemon.ctl_ok(&["agent", "create", "n", "--provider", "fake"]);
+        client.ask("n", "SAY hello").await.unwrap();
+        let recalled = client.ask("m", "RECALL").await.unwrap();
+        assert!(recalled.contains("alpha noted"), "{recalled}");
+        assert!(bench.daemon.stop());
+        bench.daemon.start_again();
+        let client = bench.daemon.client().await;
+        let recalled = client.ask("m", "RECALL").await.unwrap();
+        assert!(recalled.contains("alpha noted"), "{recalled}");
+        // Killed in the midst of a turn: what it was asked comes again by itself.
+        client.tell("m", "HOLD gate\nSAY beta noted").await;
+        bench.server.request(|request| request.user.contains("HOLD gate")).await;
+        bench.daemon.kill();
+        bench.server.release("gate");
+        bench.daemon.start_again();
+        let client = bench.daemon.client().await;
+        let agent = client.agent("m").await;
+        client
+            .wait_event(0, |event| {
+                event.r#type == "turn.complete"
+                    && event.agent_id == agent.id
+                    && text(event, "response").contains("beta noted")
+            })
+            .await;
+        let recalled = client.ask("m", "RECALL").await.unwrap();
+        assert!(recalled.contains("alpha noted") && recalled.contains("beta noted"), "{recalled}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_that_is_cancelled_lets_go_of_the_model() {
+    for kind in KINDS {
+        let bench = Bench::start(kind, &[]);
+        let client = bench.client().await;
+        client.tell("m", "SAY a\nSTALL").await;
+        let request = bench.server.request(|request| request.user.contains("STALL")).await;
+        bench.daemon.ctl_ok(&["agent", "cancel", "m"]);
+        assert_eq!(bench.server.ended(request.number).await, End::Dropped);
+        assert_eq!(client.ask("m", "SAY on").await.unwrap(), "on");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_may_pass_is_tried_again_and_what_may_not_is_told() {
+    for kind in KINDS {
+        let bench = Bench::start(kind, &[]);
+        let client = bench.client().await;
+        for (trouble, class) in [
+            ("STATUS 429 retry-after 1 once", "rate-limit"),
+            ("STATUS 500 once", "overload"),
+            ("STATUS 529 once", "overload"),
+            ("MIDSTREAM overloaded once", "overload"),
+            ("CUT once", "network"),
+        ] {
+            let before = client.sequence().await;
+            let answer = client.ask("m", &format!("{trouble}\nSAY over {class}")).await;
+            assert_eq!(answer.unwrap(), format!("over {class}"), "{trouble}");
+            let tried = client.wait_event(before, |event| event.r#type == "turn.retry").await;
+            assert_eq!(text(&tried, "class"), class, "{trouble}");
+        }
+        for (trouble, class) in [("STATUS 400", "invalid-request"), ("STATUS 401", "auth")] {
+            let before = client.sequence().await;
+            // What a failed turn was asked comes again with the next.
+            bench.daemon.ctl_ok(&["agent", "create", class, "--provider", "fake"]);
+            let asked = client.ask(class, trouble).await;
+            assert!(asked.is_err(), "{trouble}: {asked:?}");
+            let failed = client.wait_event(before + 1, |event| event.r#type == "turn.failed").await;
+            assert_eq!(text(&failed, "class"), class, "{failed:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_that_does_not_fit_is_made_shorter_for_the_model_alone() {
+    for kind in KINDS {
+        let bench = Bench::start(kind, &[]);
+        let client = bench.client().await;
+        for number in 0..6 {
+            client.ask("m", &format!("SAY noted {number}")).await.unwrap();
+        }
+        let answer = client.ask("m", "OVERFLOW once\nRECALL").await.unwrap();
+        assert!(answer.contains("noted 5") && !answer.contains("noted 0"), "{answer}");
+        let recalled = client.ask("m", "RECALL").await.unwrap();
+        assert!(recalled.contains("noted 0"), "the log is whole: {recalled}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_look_at_a_provider_says_what_is_missing() {
+    let bench = Bench::start(
+        KINDS[0],
+        &["providers.locked.kind=openai", "providers.locked.key_file=/nowhere/key"],
+    );
+    let checked = bench.daemon.ctl_ok(&["provider", "check", "fake"]);
+    assert!(checked.contains("it can run here"), "{checked}");
+    assert!(bench.daemon.ctl_ok(&["provider", "models", "fake"]).contains("fake-1"));
+    let locked = say(&bench.daemon.home, &["provider", "check", "locked"]);
+    assert_eq!(locked.code, Some(1));
+    assert!(
+        locked.stderr.contains("there is no file /nowhere/key: put the key there"),
+        "{locked:?}"
+    );
+    let listed = bench.daemon.ctl_ok(&["provider", "list"]);
+    assert!(listed.contains("locked cannot run here: there is no file"), "{listed}");
+    let create = ["agent", "create", "x", "--provider", "locked", "--instructions", "x"];
+    let said = say(&bench.daemon.home, &create);
+    assert!(
+        said.stderr.contains("no model was given, and [providers.locked] names none"),
+        "{said:?}"
+    );
+    bench.daemon.ctl_ok(&["agent", "create", "y", "--provider", "locked", "--model", "m"]);
+    let said = say(&bench.daemon.home, &["agent", "send", "y", "hello"]);
+    assert!(said.stderr.contains("there is no key: the file /nowhere/key"), "{said:?}");
+}
