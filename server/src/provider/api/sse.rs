@@ -39,7 +39,10 @@ impl Events {
     ///
     /// [`TooLong`]; then the stream is of no more use.
     pub fn push(&mut self, mut bytes: &[u8], found: &mut Vec<Event>) -> Result<(), TooLong> {
-        if std::mem::take(&mut self.after_return) && bytes.first() == Some(&b'\n') {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if std::mem::take(&mut self.after_return) && bytes[0] == b'\n' {
             bytes = &bytes[1..];
         }
         while let Some(end) = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
