@@ -20,6 +20,7 @@ pub mod model_server;
 pub mod probe;
 pub mod program;
 pub mod remember;
+pub mod repo;
 pub mod team;
 pub mod watch;
 pub mod world;

@@ -16,6 +16,7 @@ use substrat_proto::v1;
 use substrat_proto::v1::exec_request::Request as Asked;
 use substrat_proto::v1::exec_response::Response as Told;
 use substrat_tests::harness::{Client, Daemon, Said, reason, say, say_with};
+use substrat_tests::repo::{self, git};
 use substrat_tests::watch::PATIENCE;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -254,21 +255,9 @@ fn a_command_that_floods_hangs_or_lingers_is_bounded() {
     assert!(!running.collect::<String>().contains("98765"));
 }
 
-fn git(repo: &Path, args: &[&str]) -> String {
-    let output = Command::new("git").arg("-C").arg(repo).args(args).output().expect("git runs");
-    assert!(output.status.success(), "git {args:?}: {output:?}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
 fn repository(home: &Path) -> PathBuf {
     let repo = home.parent().unwrap().join("re po");
-    fs::create_dir(&repo).unwrap();
-    git(&repo, &["init", "-q", "-b", "main"]);
-    git(&repo, &["config", "user.email", "a@example.com"]);
-    git(&repo, &["config", "user.name", "A"]);
-    fs::write(repo.join("file"), "one\n").unwrap();
-    git(&repo, &["add", "."]);
-    git(&repo, &["commit", "-qm", "first"]);
+    repo::repository(&repo);
     repo
 }
 

@@ -12,10 +12,10 @@ use std::fs;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use substrat_tests::harness::{Daemon, Said, say, substratctl, substratd};
+use substrat_tests::repo::{self, git};
 
 fn exec(daemon: &Daemon, workspace: &str, script: &str) -> Said {
     say(&daemon.home, &["workspace", "exec", workspace, "--", "sh", "-c", script])
@@ -26,21 +26,9 @@ fn done(said: &Said) -> &str {
     &said.stdout
 }
 
-fn git(repo: &Path, args: &[&str]) -> String {
-    let output = Command::new("git").arg("-C").arg(repo).args(args).output().expect("git runs");
-    assert!(output.status.success(), "git {args:?}: {output:?}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
 fn repository(home: &Path) -> PathBuf {
     let repo = home.parent().unwrap().join("repo");
-    fs::create_dir(&repo).unwrap();
-    git(&repo, &["init", "-q", "-b", "main"]);
-    git(&repo, &["config", "user.email", "a@example.com"]);
-    git(&repo, &["config", "user.name", "A"]);
-    fs::write(repo.join("file"), "one\n").unwrap();
-    git(&repo, &["add", "."]);
-    git(&repo, &["commit", "-qm", "first"]);
+    repo::repository(&repo);
     repo
 }
 

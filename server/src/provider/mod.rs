@@ -1,7 +1,6 @@
 //! Backends that can run turns.
 //!
-//! Adding one is a file or folder here and a line in [`KINDS`]; `docs/adding-a-provider.md` walks
-//! through it.
+//! Adding one is a file or folder here and a line in [`KINDS`].
 
 pub mod acp;
 pub mod activity;

@@ -11,8 +11,9 @@ use super::http::{Server, parse_base, parse_headers};
 use super::openai::OpenAi;
 use super::{Api, Dialect};
 use crate::model::Usage;
+use crate::provider::Failure;
 use crate::provider::registry::{Kind, Make, Problem, Section};
-use crate::provider::secret::{KeyKeys, KeySource};
+use crate::provider::secret::{KeyKeys, KeySource, Secret, Secrets};
 
 /// Anthropic's Messages API.
 pub const ANTHROPIC: Kind = Kind {
@@ -134,6 +135,16 @@ fn read(
 impl Config {
     pub(super) fn description(&self) -> String {
         format!("models behind {}", self.server.base().host_str().unwrap_or("a server"))
+    }
+
+    /// The key, and what is not to be told with it.
+    pub(super) async fn key(&self) -> Result<(Option<Secret>, Secrets), Failure> {
+        let key = self.key.resolve().await?;
+        let mut secrets = Secrets::default();
+        if let Some(key) = &key {
+            secrets.add(key);
+        }
+        Ok((key, secrets))
     }
 
     /// What was used costs, in millionths of a US dollar; 0 where the configuration names no

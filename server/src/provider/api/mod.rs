@@ -96,19 +96,9 @@ struct Api {
 }
 
 impl Api {
-    /// The key, and the secrets that it adds.
-    async fn key(&self) -> Result<(Option<Secret>, Secrets), Failure> {
-        let key = self.config.key.resolve().await?;
-        let mut secrets = Secrets::default();
-        if let Some(key) = &key {
-            secrets.add(key);
-        }
-        Ok((key, secrets))
-    }
-
     async fn list(&self) -> Result<Vec<Model>, Failure> {
         let Config { dialect, server, .. } = &*self.config;
-        let (key, secrets) = self.key().await?;
+        let (key, secrets) = self.config.key().await?;
         let key = key.map(|key| dialect.key(&key));
         let page = server.get(dialect.models_path(), key, &secrets);
         let page = tokio::time::timeout(CHECK, page).await.unwrap_or_else(|_| {
@@ -220,11 +210,7 @@ impl Instance for Session {
 impl Session {
     async fn run(&self, prompt: Prompt, io: Arc<dyn TurnIo>) -> Result<Ended, Failure> {
         // It is read anew, so that one that was exchanged is in force with the next turn.
-        let key = self.config.key.resolve().await?;
-        let mut secrets = Secrets::default();
-        if let Some(key) = &key {
-            secrets.add(key);
-        }
+        let (key, secrets) = self.config.key().await?;
         let mut messages = messages(io.history().await?, prompt.text.clone());
         let mut said = String::new();
         for _ in 0..self.config.max_steps {
