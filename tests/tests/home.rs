@@ -156,6 +156,36 @@ fn a_home_that_cannot_be_used_is_refused_with_the_way_out() {
 }
 
 #[test]
+fn a_home_and_a_socket_that_every_sandbox_would_show_are_refused() {
+    // Not below /tmp, of which a sandbox has its own.
+    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    let tools = folder.path().join("tools");
+    fs::create_dir(&tools).unwrap();
+    let setting = format!("sandbox.system_paths=[{tools:?}]");
+    let said = set(&tools.join("home"), &setting);
+    assert!(said.contains("is seen by every process of an agent"), "{said}");
+    assert!(said.contains("give a home elsewhere with --home"), "{said}");
+    let said = refused(&folder.path().join("home"), |command| {
+        command.args(["--set", &setting]).arg("--socket").arg(tools.join("api.sock"));
+    });
+    assert!(said.contains("api.sock") && said.contains("every process of an agent"), "{said}");
+    // A socket elsewhere is not shown by a link either.
+    let elsewhere = folder.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    let mut command = substratd(&folder.path().join("other"));
+    command.arg("--socket").arg(elsewhere.join("api.sock"));
+    let daemon = Daemon::run(&folder.path().join("other"), command).unwrap();
+    let socket = elsewhere.join("api.sock");
+    let ctl = |args: &[&str]| {
+        let socket = socket.to_str().unwrap();
+        say(&daemon.home, &[&["--socket", socket], args].concat())
+    };
+    assert_eq!(ctl(&["workspace", "create", "w"]).code, Some(0));
+    let linked = ctl(&["workspace", "link", "w", elsewhere.to_str().unwrap(), "in"]);
+    assert!(linked.stderr.contains("it holds the daemon's socket"), "{linked:?}");
+}
+
+#[test]
 fn a_home_of_someone_else_is_refused() {
     if !is_root() {
         return skipped("only root can give a folder away");

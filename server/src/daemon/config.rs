@@ -537,7 +537,11 @@ impl Fits {
             Self::Switch => "true or false fits".to_owned(),
             Self::Numbers => "a list of numbers fits, such as [1000]".to_owned(),
             Self::Texts { example, .. } => format!("a list of texts fits, such as [{example:?}]"),
-            Self::Paths => "a list of absolute paths fits, such as [\"/opt\"]".to_owned(),
+            Self::Paths => {
+                "a list of absolute paths fits, such as [\"/opt\"], outside of /dev, /proc, /sys, \
+                 /tmp and what else a sandbox has of its own"
+                    .to_owned()
+            }
         })
     }
 }

@@ -38,6 +38,17 @@ pub enum HomeError {
         /// The home.
         path: PathBuf,
     },
+    /// Every process of an agent would see it.
+    #[error(
+        "{path} is seen by every process of an agent, which is shown {}; give a home elsewhere with --home",
+        .shown.display()
+    )]
+    Shown {
+        /// The home.
+        path: PathBuf,
+        /// The folder that is shown.
+        shown: PathBuf,
+    },
     /// Another daemon has it.
     #[error("a daemon already runs on {path}{}; use it, stop it, or give another home with --home", .pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default())]
     Taken {

@@ -18,7 +18,7 @@ use super::{Config, ConfigError, Home, HomeError, environment, logging};
 use crate::engine::{Engine, Fatal, Handle, LaunchedShells, Parts, RandomIds, now};
 use crate::import;
 use crate::journal::{self, Disk, Journal, OsDisk};
-use crate::launcher::{Launcher, boot_id};
+use crate::launcher::{Launcher, boot_id, shows};
 use crate::model::{BadLine, Context, Leftover};
 use crate::projection::Worker;
 use crate::provider::registry::Providers;
@@ -222,13 +222,27 @@ fn take_over(
     Ok(())
 }
 
+/// Refuses a home, or a socket elsewhere, that lies where every process of an agent looks.
+fn check_hidden(home: &Home, config: &Config, socket: Option<&Path>) -> Result<(), RunError> {
+    let shown = config.sandbox().system_paths;
+    if let Some(shown) = shows(home.path(), &shown) {
+        return Err(HomeError::Shown { path: home.path().to_owned(), shown }.into());
+    }
+    let within = socket.and_then(|socket| shows(socket.parent()?, &shown).zip(Some(socket)));
+    let Some((shown, socket)) = within else { return Ok(()) };
+    let error = format!("every process of an agent is shown {}", shown.display());
+    Err(RunError::Socket { path: socket.to_owned(), error: std::io::Error::other(error) })
+}
+
 async fn serve(
     options: &Options,
     home: &Home,
     config: &Config,
     stderr: Option<std::fs::File>,
 ) -> Result<(), RunError> {
+    check_hidden(home, config, options.socket.as_deref())?;
     let files = Files::new(home.path().join("workspaces"), home.path());
+    let files = files.hiding(options.socket.as_deref());
     let socket = options.socket.clone().unwrap_or_else(|| home.path().join("substratd.sock"));
     // Before anything is written. Who connects now is served in a moment.
     let users = config.allowed_users();

@@ -4,7 +4,7 @@
 
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::bubblewrap::Part;
 
@@ -125,6 +125,20 @@ impl System {
         online.extend(live(&etc, ETC_NETWORK)?);
         Ok(Self { online, offline })
     }
+}
+
+/// Which of the shown folders of the host lets a path be seen, or what is below it; none if none
+/// does. `more` are those that are shown beside programs and libraries.
+pub fn shows(path: &Path, more: &[String]) -> Option<PathBuf> {
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let programs = PROGRAMS.iter().map(PathBuf::from);
+    let live = ETC_LIVE.iter().chain(ETC_COPIED).map(|name| Path::new("/etc").join(name));
+    let shown = programs.chain(live).chain(more.iter().map(PathBuf::from));
+    let sees = |shown: &PathBuf| {
+        let shown = shown.canonicalize().unwrap_or_else(|_| shown.clone());
+        real.starts_with(&shown) || shown.starts_with(&real)
+    };
+    shown.into_iter().find(sees)
 }
 
 /// A path of the host as it is shown, if it is there.

@@ -23,6 +23,8 @@ pub struct Files {
     root: PathBuf,
     /// The daemon's home, which no workspace may show.
     home: PathBuf,
+    /// Its socket, if that lies elsewhere.
+    socket: Option<PathBuf>,
     /// Runs git.
     pub(super) git: Arc<dyn Run>,
     /// Held while a workspace is removed.
@@ -43,7 +45,8 @@ impl Files {
     /// Files of workspaces below `root`; `home` is the daemon's. Nobody runs git yet.
     pub fn new(root: impl Into<PathBuf>, home: impl Into<PathBuf>) -> Self {
         let git = Arc::new(Nobody);
-        Self { root: root.into(), home: home.into(), git, removing: Arc::default() }
+        let (root, home, removing) = (root.into(), home.into(), Arc::default());
+        Self { root, home, socket: None, git, removing }
     }
 
     /// The same, with somebody to run git.
@@ -58,6 +61,17 @@ impl Files {
             Source::Workspaces(path) => self.root.join(path),
             Source::Host(path) => path.into(),
         }
+    }
+
+    /// The same, which refuses to show a socket of the daemon that lies outside of its home.
+    #[must_use]
+    pub fn hiding(self, socket: Option<&Path>) -> Self {
+        // It need not be there yet.
+        let real = |socket: &Path| {
+            let folder = socket.parent()?.canonicalize().ok()?;
+            Some(folder.join(socket.file_name()?))
+        };
+        Self { socket: socket.and_then(real), ..self }
     }
 
     /// Makes the folder of a workspace. One that is there is fine.
@@ -133,6 +147,9 @@ impl Files {
         let home = self.home.canonicalize().unwrap_or_else(|_| self.home.clone());
         if real.starts_with(&home) || home.starts_with(&real) {
             return Err(LINK_IN_HOME);
+        }
+        if self.socket.as_ref().is_some_and(|socket| socket.starts_with(&real)) {
+            return Err("it holds the daemon's socket");
         }
         if !matches!(kernel::shown_by(&real), Ok(None)) {
             return Err("it shows a filesystem of the kernel, such as /proc or /sys");

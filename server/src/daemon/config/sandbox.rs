@@ -1,5 +1,7 @@
 //! The keys on sandboxes.
 
+use std::path::Path;
+
 use toml::Value;
 
 use super::{Config, Fits, Key, number};
@@ -66,9 +68,13 @@ pub(super) const KEYS: &[Key] = &[
     },
 ];
 
-/// Whether a value is a list of absolute paths.
+/// Folders that a sandbox has of its own, which would hide what is shown below them.
+const OWN: &[&str] = &["/dev", "/home/agent", "/proc", "/sys", "/tmp", "/workspace"];
+
+/// Whether a value is a list of absolute paths that can be shown.
 pub(super) fn are_paths(values: &[Value]) -> bool {
-    let fits = |path: &str| path.starts_with('/') && !path.contains('\0');
+    let own = |path: &str| OWN.iter().any(|own| Path::new(path).starts_with(own));
+    let fits = |path: &str| path.starts_with('/') && !path.contains('\0') && !own(path);
     values.iter().all(|value| value.as_str().is_some_and(fits))
 }
 
@@ -104,8 +110,6 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     fn load(flags: &[&str]) -> Result<SandboxSettings, String> {
@@ -124,6 +128,7 @@ mod tests {
         assert_eq!(settings.policy, SandboxPolicy::Off);
         assert_eq!(settings.limits.disk, Some(7 << 20));
         assert_eq!(settings.system_paths, ["/opt"]);
+        assert!(load(&["sandbox.system_paths=[\"/tmp/tools\"]"]).is_err(), "it would be hidden");
         let error = load(&["sandbox.system_paths=[\"opt\"]"]).unwrap_err();
         assert!(error.contains("absolute paths"), "{error}");
     }
