@@ -1,6 +1,6 @@
 //! ExecService: commands that people run where agents work.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::StreamExt;
@@ -19,7 +19,9 @@ use super::{Api, request};
 use crate::engine::Handle;
 use crate::launcher::limits::Hit;
 use crate::launcher::{Ends, Exit, Launch, Launched, Process, Terminal};
-use crate::model::{Command, Rejection, WorkspaceId, World, check_environment, workspace_path};
+use crate::model::{
+    Command, Name, Rejection, WorkspaceId, World, check_environment, workspace_path,
+};
 
 /// Bytes of output in one response.
 const PIECE: usize = 32 << 10;
@@ -40,7 +42,7 @@ impl ExecService for Api {
             return Err(invalid("the first request of Exec must be an open"));
         };
         let (launch, workspace) = self.launch_of(open).await?;
-        let in_use = self.execs.enter(workspace);
+        let in_use = self.execs.enter(workspace).ok_or_else(|| being_deleted(&workspace))?;
         tracing::info!(program = launch.argv.first(), "a command is run for a user");
         let shared = launch.world.as_ref().map_or(workspace, |world| world.workspace);
         let launched = self.launcher.start(launch).await.map_err(|no| not_launched(&no))?;
@@ -131,25 +133,62 @@ fn size_of(size: &v1::TerminalSize) -> Result<(u16, u16), Status> {
     Ok((fits(size.rows)?, fits(size.columns)?))
 }
 
-/// In which workspaces commands run, and how many.
+fn being_deleted(workspace: &WorkspaceId) -> Status {
+    let name = Name::known(&workspace.to_string());
+    let by = "its own deletion, which is under way".to_owned();
+    rejected(&Rejection::WorkspaceInUse { name, by })
+}
+
+/// In which workspaces commands run, and which are being deleted.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Execs(Arc<Mutex<BTreeMap<WorkspaceId, usize>>>);
+pub(super) struct Execs(Arc<Mutex<Use>>);
+
+#[derive(Debug, Default)]
+struct Use {
+    counts: BTreeMap<WorkspaceId, usize>,
+    closed: BTreeSet<WorkspaceId>,
+}
 
 impl Execs {
-    fn counts(&self) -> MutexGuard<'_, BTreeMap<WorkspaceId, usize>> {
+    fn lock(&self) -> MutexGuard<'_, Use> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts one until what is returned is dropped.
-    fn enter(&self, workspace: WorkspaceId) -> InUse {
-        *self.counts().entry(workspace).or_default() += 1;
-        InUse { execs: self.clone(), workspace }
+    /// Counts one until what is returned is dropped; none if the workspace is being deleted.
+    fn enter(&self, workspace: WorkspaceId) -> Option<InUse> {
+        let mut used = self.lock();
+        if used.closed.contains(&workspace) {
+            return None;
+        }
+        *used.counts.entry(workspace).or_default() += 1;
+        Some(InUse { execs: self.clone(), workspace })
     }
 
-    /// Whether a command runs in one of these.
-    pub(super) fn run_in(&self, workspaces: &[WorkspaceId]) -> bool {
-        let counts = self.counts();
-        workspaces.iter().any(|id| counts.contains_key(id))
+    /// Lets no command begin in these until what is returned is dropped; none if one runs there,
+    /// or they are closed already.
+    pub(super) fn close(&self, workspaces: Vec<WorkspaceId>) -> Option<Closed> {
+        let mut used = self.lock();
+        let is_used = |id| used.counts.contains_key(id) || used.closed.contains(id);
+        if workspaces.iter().any(is_used) {
+            return None;
+        }
+        used.closed.extend(&workspaces);
+        Some(Closed { execs: self.clone(), workspaces })
+    }
+}
+
+/// Workspaces in which no command begins.
+pub(super) struct Closed {
+    execs: Execs,
+    workspaces: Vec<WorkspaceId>,
+}
+
+impl Drop for Closed {
+    fn drop(&mut self) {
+        let mut used = self.execs.lock();
+        for id in &self.workspaces {
+            used.closed.remove(id);
+        }
     }
 }
 
@@ -161,11 +200,11 @@ struct InUse {
 
 impl Drop for InUse {
     fn drop(&mut self) {
-        let mut counts = self.execs.counts();
-        if let Some(count) = counts.get_mut(&self.workspace) {
+        let mut used = self.execs.lock();
+        if let Some(count) = used.counts.get_mut(&self.workspace) {
             *count -= 1;
             if *count == 0 {
-                counts.remove(&self.workspace);
+                used.counts.remove(&self.workspace);
             }
         }
     }
@@ -409,5 +448,25 @@ async fn write(to: &mut Option<pipe::Sender>, input: &mut Vec<u8>) -> bool {
             true
         }
         Ok(0) | Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workspace_is_used_or_deleted_and_never_both() {
+        let (execs, id) = (Execs::default(), WorkspaceId::from_u128(1));
+        let one = execs.enter(id).expect("it is open");
+        let other = execs.enter(id).expect("it is open");
+        drop(one);
+        assert!(execs.close(vec![id]).is_none(), "a command runs");
+        drop(other);
+        let closed = execs.close(vec![id]).expect("nothing runs");
+        assert!(execs.enter(id).is_none(), "it is being deleted");
+        assert!(execs.close(vec![id]).is_none(), "by one at a time");
+        drop(closed);
+        assert!(execs.enter(id).is_some());
     }
 }

@@ -6,6 +6,7 @@ use substrat_proto::v1;
 use substrat_proto::v1::workspace_service_server::WorkspaceService;
 use tonic::{Request, Response, Status};
 
+use super::exec::Closed;
 use super::status::{bug, git_failed, invalid, refused, rejected, work_left};
 use super::{Api, folder, request};
 use crate::model::{
@@ -133,20 +134,20 @@ impl Api {
         found.await.map_err(|no| refused(&no))
     }
 
-    /// Refuses to delete a workspace in which a command of a user runs.
-    async fn check_execs(&self, reference: String) -> Result<(), Status> {
+    /// Lets no command of a user begin in a workspace that is to be deleted until what is returned
+    /// is dropped. Refuses where one runs.
+    async fn close(&self, reference: String) -> Result<Option<Closed>, Status> {
         let found = self.engine.read(move |state| {
             let found = state.resolve_workspace(&reference).ok()?;
             let ids = state.with_views(found).into_iter().map(|one| one.id).collect::<Vec<_>>();
             Some((found.name.clone(), ids))
         });
-        match found.await.map_err(|no| refused(&no))? {
-            Some((name, ids)) if self.execs.run_in(&ids) => {
-                let by = "a command that runs in it".to_owned();
-                Err(rejected(&Rejection::WorkspaceInUse { name, by }))
-            }
-            _ => Ok(()),
-        }
+        let Some((name, ids)) = found.await.map_err(|no| refused(&no))? else { return Ok(None) };
+        let closed = self.execs.close(ids).ok_or_else(|| {
+            let by = "a command that runs in it, or another deletion".to_owned();
+            rejected(&Rejection::WorkspaceInUse { name, by })
+        })?;
+        Ok(Some(closed))
     }
 
     /// Refuses to delete a worktree with work that would be lost.
@@ -369,7 +370,7 @@ impl WorkspaceService for Api {
         let message = request.into_inner();
         let key = request::key("DeleteWorkspace", &message.request_id, &message)?;
         let folder = self.folder_of(message.workspace.clone()).await?;
-        self.check_execs(message.workspace.clone()).await?;
+        let _closed = self.close(message.workspace.clone()).await?;
         if let (Some((root, Some(git))), false) = (&folder, message.force) {
             self.check_work_left(git.clone(), root.clone()).await?;
         }
