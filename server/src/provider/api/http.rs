@@ -153,6 +153,12 @@ pub(super) fn bearer(key: &Secret) -> (&'static str, String) {
     ("authorization", format!("Bearer {}", key.expose()))
 }
 
+/// Host and port of an address.
+fn host(url: &Url) -> String {
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{}{port}", url.host_str().unwrap_or_default())
+}
+
 /// What a connection that broke comes to.
 fn broken(error: &reqwest::Error) -> Failure {
     // The innermost error says most.
@@ -160,7 +166,7 @@ fn broken(error: &reqwest::Error) -> Failure {
     while let Some(inner) = cause.source() {
         cause = inner;
     }
-    let host = error.url().and_then(Url::host_str).unwrap_or("the server");
+    let host = error.url().map_or_else(|| "the server".to_owned(), host);
     let what = if error.is_connect() { "was not reached" } else { "broke off" };
     Failure::new(FailureClass::Network, format!("{host} {what}: {cause}"))
 }
