@@ -8,7 +8,7 @@
     reason = "a test may panic, and touches what it tests from outside"
 )]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use substrat_proto::v1;
 use substrat_tests::harness::{Client, Daemon, say, text};
@@ -43,6 +43,12 @@ impl Bench {
             own.iter().map(String::as_str).chain(more.iter().copied()).collect();
         let daemon = Daemon::on(&folder.path().join("home"), &settings);
         Self { server, daemon, _folder: folder }
+    }
+
+    /// The root of a workspace on the host.
+    fn root(&self, workspace: &str) -> PathBuf {
+        let shown = say(&self.daemon.home, &["workspace", "show", workspace, "-o", "json"]);
+        PathBuf::from(shown.json()["workspace"]["root"].as_str().unwrap())
     }
 
     async fn client(&self) -> Client {
@@ -242,4 +248,47 @@ async fn a_look_at_a_provider_says_what_is_missing() {
     bench.daemon.ctl_ok(&["agent", "create", "y", "--provider", "locked", "--model", "m"]);
     let said = say(&bench.daemon.home, &["agent", "send", "y", "hello"]);
     assert!(said.stderr.contains("there is no key: the file /nowhere/key"), "{said:?}");
+}
+
+/// Answers with its prompt, unless it is told to break.
+const PROGRAM: &str = r#"import json, sys
+for line in sys.stdin:
+    turn = json.loads(line)
+    if turn["type"] != "turn":
+        continue
+    if "break" in turn["messages"][0]["text"]:
+        said = {"type": "error", "class": "overflow", "message": "too long"}
+    else:
+        said = {"type": "done", "response": turn["prompt"]}
+    print(json.dumps(said), flush=True)
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_provider_stands_in_for_a_turn_and_no_longer() {
+    let program = "providers.own.kind=program";
+    let fallback = r#"providers.own.fallback=["fake:fake-2"]"#;
+    let bench = Bench::start(KINDS[1], &[program, fallback]);
+    let client = bench.daemon.client().await;
+    bench.daemon.ctl_ok(&["workspace", "create", "desk"]);
+    std::fs::write(bench.root("desk").join("own.py"), PROGRAM).unwrap();
+    let create = ["agent", "create", "m", "--provider", "own", "--workspace", "desk", "--model"];
+    bench.daemon.ctl_ok(&[&create[..], &["python3 own.py"]].concat());
+    assert!(client.ask("m", "first").await.unwrap().ends_with("first"));
+    let before = client.sequence().await;
+    let answer = client.ask("m", "break\nSAY spare here").await.unwrap();
+    assert_eq!(answer, "spare here");
+    let tried = client.wait_event(before + 1, |event| event.r#type == "turn.retry").await;
+    assert_eq!((text(&tried, "provider"), text(&tried, "class")), ("fake", "overflow"));
+    let asked = bench.server.requests().remove(0);
+    assert_eq!(asked.body["model"], "fake-2");
+    assert!(asked.body.to_string().contains("first"), "it is told what was said before");
+    let turn = text(&tried, "turn_id").to_owned();
+    let record = bench.daemon.ctl_ok(&["turn", "show", &turn]);
+    assert!(record.contains("FALLBACK_TRIGGERED") && record.contains("own → fake"), "{record}");
+    // The session's own is told what it missed, once.
+    let told = client.ask("m", "third").await.unwrap();
+    assert!(told.contains("stood in for you") && told.contains("You said: spare here"), "{told}");
+    assert!(!told.contains("first"), "{told}");
+    let told = client.ask("m", "fourth").await.unwrap();
+    assert!(!told.contains("stood in for you"), "{told}");
 }

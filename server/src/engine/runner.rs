@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::attempts::{Attempts, Link, Next, with_all, with_missed};
 use super::handle::{Errand, Handle, Report};
 use super::history;
 use super::output::TurnOutput;
@@ -24,8 +25,10 @@ use crate::model::{
     TurnEnd, TurnId, Usage, World,
 };
 use crate::provider::history::History;
-use crate::provider::retry::Retry;
-use crate::provider::{Ended, Failure, Instance, OutputKind, Prompt, Provider, Spec, TurnIo};
+use crate::provider::registry::Entry;
+use crate::provider::{
+    Capabilities, Ended, Failure, Instance, OutputKind, Prompt, Provider, Spec, TurnIo,
+};
 
 /// How long a process has between two steps towards its end, and while the daemon stops.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -247,11 +250,16 @@ impl Task {
             world: turn.world,
             tools: turn.tools.into(),
         };
-        let mut attempt = 1;
+        let registry = self.handle.providers();
+        let (own, model) = (&self.owner.provider, self.spec.model.as_ref());
+        let mut attempts = Attempts::of(own, model, registry);
         loop {
-            let ended = self.attempt(turn.id, &prompt, cancel, &output).await;
+            let ended = self.attempt(&attempts, &prompt, cancel, &output).await;
             let failure = match ended {
                 Ok(Ended::Completed { response, saved }) => {
+                    // What another would be resumed from is of no use to the session's own.
+                    let is_own = attempts.stand_in().is_none();
+                    let saved = if is_own { saved } else { Saved::Unchanged };
                     if let Saved::State(state) = &saved {
                         self.spec.saved = Some(state.clone());
                     }
@@ -261,18 +269,18 @@ impl Task {
                 Err(_) if cancel.is_cancelled() => break TurnEnd::Cancelled,
                 Err(failure) => failure,
             };
-            let Some(delay) = self.retry().delay(&failure, attempt, jitter(turn.id, attempt))
-            else {
+            let jitter = jitter(turn.id, attempts.count);
+            let Some(Next { delay, provider }) = attempts.next(&failure, jitter) else {
                 break TurnEnd::Failed { class: failure.class, error: failure.message };
             };
-            attempt += 1;
             self.report(Command::RetryTurn {
                 agent: self.owner.agent,
                 turn: turn.id,
-                attempt,
+                attempt: attempts.count,
                 delay_ms: u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
                 class: failure.class,
                 error: failure.message,
+                provider,
             });
             let (reports, agent) = (&self.handle.reports, self.owner.agent);
             let begun = tokio::select! {
@@ -286,41 +294,80 @@ impl Task {
         }
     }
 
-    /// When its turns are tried again.
-    fn retry(&self) -> Retry {
-        let entry = self.handle.providers().get(&self.owner.provider);
-        let usual = Retry::default();
-        Retry { attempts: entry.map_or(usual.attempts, |entry| entry.common.attempts), ..usual }
-    }
-
     async fn attempt(
         &mut self,
-        turn: TurnId,
+        attempts: &Attempts,
         prompt: &Prompt,
         cancel: &CancellationToken,
         output: &Arc<TurnOutput>,
     ) -> Result<Ended, Failure> {
-        self.be_open().await?;
         let io = Arc::new(Io {
             agent: self.owner.agent,
-            turn,
+            turn: prompt.turn,
             handle: self.handle.clone(),
             output: output.clone(),
             cancel: cancel.clone(),
         });
-        match &mut self.open {
-            Some(open) => open.instance.turn(prompt.clone(), io).await,
-            None => Err(Failure::permanent("the session is not open")),
+        let mut prompt = prompt.clone();
+        if let Some(link) = attempts.stand_in() {
+            return self.stand_in(link, prompt, io).await;
         }
+        self.be_open().await?;
+        let Some(open) = &mut self.open else {
+            return Err(Failure::permanent("the session is not open"));
+        };
+        if attempts.has_others() && open.provider.info().capabilities.keeps_history {
+            prompt.text = with_missed(&io.history().await?, &prompt.text);
+        }
+        open.instance.turn(prompt, io).await
+    }
+
+    /// Has another provider run the turn, in a session that ends with it.
+    async fn stand_in(
+        &mut self,
+        link: &Link,
+        mut prompt: Prompt,
+        io: Arc<Io>,
+    ) -> Result<Ended, Failure> {
+        let entry = self.entry(&link.provider)?;
+        let capabilities = entry.provider.info().capabilities;
+        self.have_socket(capabilities)?;
+        if capabilities.keeps_history {
+            prompt.text = with_all(&io.history().await?, &prompt.text);
+        }
+        let spec = Spec { model: link.model.clone(), saved: None, ..self.spec.clone() };
+        let mut instance = entry.provider.open(spec).await?;
+        let ended = instance.turn(prompt, io).await;
+        instance.close("it stood in for one turn").await;
+        ended
+    }
+
+    fn entry(&self, name: &str) -> Result<Entry, Failure> {
+        self.handle.providers().get(name).ok_or_else(|| {
+            let message = format!("its provider {name:?} is not configured");
+            Failure::new(FailureClass::ProviderGone, message)
+        })
+    }
+
+    /// Opens the tool socket, if the provider wants one and it is not open.
+    fn have_socket(&mut self, capabilities: Capabilities) -> Result<(), Failure> {
+        if !capabilities.tool_socket || self.socket.is_some() {
+            return Ok(());
+        }
+        let (agent, session) = (self.owner.agent, self.owner.session);
+        let socket = self.sockets.open(agent, session, self.handle.clone());
+        let socket = socket.map_err(|error| {
+            let message = format!("the tool socket could not be opened: {error}");
+            Failure::new(FailureClass::Sandbox, message)
+        })?;
+        self.spec.tool_socket = Some(socket.path.clone());
+        self.socket = Some(socket);
+        Ok(())
     }
 
     /// Opens the session, if it is not open with the provider as it is configured now.
     async fn be_open(&mut self) -> Result<(), Failure> {
-        let name = &*self.owner.provider;
-        let Some(entry) = self.handle.providers().get(name) else {
-            let message = format!("its provider {name:?} is not configured");
-            return Err(Failure::new(FailureClass::ProviderGone, message));
-        };
+        let entry = self.entry(&self.owner.provider)?;
         if let Some(open) = self.open.take_if(|open| !Arc::ptr_eq(&open.provider, &entry.provider))
             && let Saved::State(state) = open.instance.suspend().await?
         {
@@ -329,16 +376,7 @@ impl Task {
         if self.open.is_some() {
             return Ok(());
         }
-        if entry.provider.info().capabilities.tool_socket && self.socket.is_none() {
-            let (agent, session) = (self.owner.agent, self.owner.session);
-            let socket = self.sockets.open(agent, session, self.handle.clone());
-            let socket = socket.map_err(|error| {
-                let message = format!("the tool socket could not be opened: {error}");
-                Failure::new(FailureClass::Sandbox, message)
-            })?;
-            self.spec.tool_socket = Some(socket.path.clone());
-            self.socket = Some(socket);
-        }
+        self.have_socket(entry.provider.info().capabilities)?;
         let instance = entry.provider.open(self.spec.clone()).await?;
         self.open = Some(Open { provider: entry.provider, instance });
         Ok(())

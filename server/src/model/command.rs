@@ -301,6 +301,8 @@ pub enum Command {
         class: FailureClass,
         /// Its text.
         error: String,
+        /// The provider that is asked then; none for the one that failed.
+        provider: Option<Arc<str>>,
     },
     /// The pause after a failed attempt is over: the next one starts.
     StartAttempt {

@@ -84,12 +84,15 @@ pub struct Common {
     /// Live instances at most; none for the default of all.
     #[serde(default)]
     pub slots: Option<u32>,
+    /// Providers that are tried, in this order, for a turn that this one could not run.
+    #[serde(default)]
+    pub fallback: Vec<String>,
     /// Attempts at a turn at most, the first included.
     #[serde(default = "attempts")]
     pub attempts: u32,
 }
 
-const COMMON: &[&str] = &["kind", "slots", "attempts"];
+const COMMON: &[&str] = &["kind", "slots", "fallback", "attempts"];
 
 fn attempts() -> u32 {
     4
@@ -97,7 +100,7 @@ fn attempts() -> u32 {
 
 impl Default for Common {
     fn default() -> Self {
-        Self { kind: None, slots: None, attempts: attempts() }
+        Self { kind: None, slots: None, fallback: Vec::new(), attempts: attempts() }
     }
 }
 
@@ -186,7 +189,9 @@ pub fn read_sections(sections: &BTreeMap<String, Table>) -> Result<Plan, (String
         let one = plan(&name, table).map_err(|problem| (name.clone(), problem))?;
         planned.insert(name.into(), one);
     }
-    Ok(Plan(planned))
+    let plan = Plan(planned);
+    plan.check_fallbacks()?;
+    Ok(plan)
 }
 
 fn plan(name: &str, section: Table) -> Result<Planned, Problem> {
@@ -224,6 +229,29 @@ impl Plan {
             (name.clone(), entry)
         };
         self.0.iter().map(make).collect()
+    }
+
+    fn check_fallbacks(&self) -> Result<(), (String, Problem)> {
+        for (name, planned) in &self.0 {
+            for fallback in &planned.common.fallback {
+                let (provider, _) = split_fallback(fallback);
+                let problem = match provider {
+                    same if *same == **name => "a provider cannot stand in for itself".to_owned(),
+                    known if self.0.contains_key(known) => continue,
+                    unknown => format!("there is no provider {unknown:?}"),
+                };
+                return Err((name.to_string(), Problem::new("fallback", problem)));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The provider and the model of a fallback, which is `PROVIDER` or `PROVIDER:MODEL`.
+pub fn split_fallback(text: &str) -> (&str, Option<&str>) {
+    match text.split_once(':') {
+        Some((provider, model)) => (provider, Some(model).filter(|model| !model.is_empty())),
+        None => (text, None),
     }
 }
 

@@ -51,6 +51,7 @@ impl Api {
                     slots_wanted: pool.queued as u32,
                     sandbox: Some(sandbox),
                     kind: info.kind.to_owned(),
+                    fallback: entry.common.fallback,
                     facts: facts.map(|(name, value)| v1::ProviderFact { name, value }).collect(),
                 }
             });

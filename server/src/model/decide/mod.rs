@@ -138,8 +138,8 @@ impl Plan<'_, '_> {
             Command::FinishTurn { agent, turn, end, attended } => {
                 Ok(self.finish_turn(agent, turn, end, &attended))
             }
-            Command::RetryTurn { agent, turn, attempt, delay_ms, class, error } => {
-                Ok(self.retry_turn(agent, turn, (attempt, delay_ms), class, error))
+            Command::RetryTurn { agent, turn, attempt, delay_ms, class, error, provider } => {
+                Ok(self.retry_turn(agent, turn, (attempt, delay_ms), (class, error), provider))
             }
             Command::StartAttempt { agent, turn } => Ok(self.start_attempt(agent, turn)),
             Command::FinishSuspend { session, result } => Ok(self.finish_suspend(session, result)),

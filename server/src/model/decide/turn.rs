@@ -282,13 +282,12 @@ impl Plan<'_, '_> {
         agent: AgentId,
         turn_id: TurnId,
         (attempt, delay_ms): (u32, u64),
-        class: FailureClass,
-        error: String,
+        (class, error): (FailureClass, String),
+        provider: Option<Arc<str>>,
     ) -> Outcome {
         let Some(agent) = self.state.live_agent(agent) else { return Outcome::Done };
         let Some(turn) = agent.turn_is(turn_id) else { return Outcome::Done };
         self.close_calls(agent, turn, UNKNOWN);
-        let provider = None;
         self.push(
             agent.session.id,
             TurnRetry { turn_id, attempt, delay_ms, class, error, provider },

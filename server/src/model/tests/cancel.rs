@@ -122,7 +122,17 @@ fn cancelling_while_a_turn_is_tried_again_cancels_it() {
     let (agent, turn) = (world.agent("a").id, world.turn("a"));
     let class = FailureClass::Transient;
     let error = "no".to_owned();
-    world.run(Command::RetryTurn { agent, turn, attempt: 2, delay_ms: 500, class, error }).unwrap();
+    world
+        .run(Command::RetryTurn {
+            agent,
+            turn,
+            attempt: 2,
+            delay_ms: 500,
+            class,
+            error,
+            provider: None,
+        })
+        .unwrap();
     let unknown = Some(Err("[Interrupted: outcome unknown]".to_owned()));
     assert_eq!(world.result(call), unknown, "nobody had cancelled it yet");
     cancel(&mut world, "a");

@@ -348,6 +348,7 @@ impl World {
                     delay_ms: 1,
                     class: FailureClass::Transient,
                     error: "no".into(),
+                    provider: None,
                 };
                 self.run(command).expect("never rejected");
             }

@@ -205,7 +205,7 @@ fn calls_of_servers_that_differ_are_read() {
 
 fn conversation() -> Vec<Message> {
     let id = |number| CallId::from_u64(number);
-    let turn = |items| Turn { id: TurnId::from_u64(1), end: End::Completed, items };
+    let turn = |items| Turn { id: TurnId::from_u64(1), end: End::Completed, stand_in: None, items };
     let args: Json = serde_json::from_str("{\"to\":\"b\"}").unwrap();
     let items = vec![
         Item::User("do it".into()),

@@ -44,6 +44,8 @@ pub struct Turn {
     pub id: TurnId,
     /// How it ended.
     pub end: End,
+    /// The provider that stood in for the session's own, if one did.
+    pub stand_in: Option<Arc<str>>,
     /// What was said and done, in order.
     pub items: Vec<Item>,
 }
@@ -162,6 +164,7 @@ pub fn fold(entries: impl IntoIterator<Item = Entry>, running: TurnId) -> Vec<Tu
                 messages: data.messages,
                 items: Vec::new(),
                 failed_attempts: None,
+                stand_in: None,
             });
             continue;
         }
@@ -194,6 +197,8 @@ struct Open {
     items: Vec<Item>,
     /// How many items its failed attempts have, and why the last of them failed.
     failed_attempts: Option<(usize, String)>,
+    /// The provider of its last attempt, if it is not the session's own.
+    stand_in: Option<Arc<str>>,
 }
 
 impl Open {
@@ -214,6 +219,7 @@ impl Open {
             Event::TurnRetry(data) if data.turn_id == self.id => {
                 let why = failed("attempt", data.class, &data.error);
                 self.failed_attempts = Some((self.items.len(), why));
+                self.stand_in = data.provider.or(self.stand_in.take());
             }
             Event::MessageDiscarded(data) => self.messages.retain(|id| *id != data.message_id),
             Event::TurnComplete(data) if data.turn_id == self.id => {
@@ -243,7 +249,7 @@ impl Open {
             }
         };
         if asked.is_some() && self.items.is_empty() {
-            return Turn { id: self.id, end, items: Vec::new() };
+            return Turn { id: self.id, end, stand_in: self.stand_in, items: Vec::new() };
         }
         let prompt = if is_blank(&self.prompt) { EMPTY.into() } else { self.prompt };
         let said = said.unwrap_or_else(|| match end {
@@ -258,7 +264,7 @@ impl Open {
         let mut items = vec![Item::User(asked.map_or(prompt, Arc::from))];
         items.extend(self.items);
         items.push(Item::Assistant(said));
-        Turn { id: self.id, end, items }
+        Turn { id: self.id, end, stand_in: self.stand_in, items }
     }
 }
 

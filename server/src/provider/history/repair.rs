@@ -47,7 +47,7 @@ pub fn repair(turns: Vec<Turn>) -> (Vec<Turn>, Vec<Change>) {
     let mut repair = Repair::default();
     repair.look_at(&turns);
     for (number, turn) in turns.into_iter().enumerate() {
-        repair.shells.push((turn.id, turn.end));
+        repair.shells.push((turn.id, turn.end, turn.stand_in));
         repair.turn(number, turn.items);
     }
     repair.close();
@@ -76,7 +76,7 @@ struct Placed {
 #[derive(Default)]
 struct Repair {
     /// Identity and end of each turn.
-    shells: Vec<(TurnId, End)>,
+    shells: Vec<(TurnId, End, Option<Arc<str>>)>,
     /// Where the first result of each call stands, in which turn, and what it is.
     results: BTreeMap<CallId, (usize, usize, Result<Json, String>)>,
     called: BTreeSet<CallId>,
@@ -245,8 +245,8 @@ impl Repair {
         let mut open = None;
         for Placed { turn, item, .. } in self.placed {
             if open != Some(turn) {
-                let (id, end) = self.shells[turn];
-                turns.push(Turn { id, end, items: Vec::new() });
+                let (id, end, stand_in) = self.shells[turn].clone();
+                turns.push(Turn { id, end, stand_in, items: Vec::new() });
                 open = Some(turn);
             }
             if let Some(last) = turns.last_mut() {

@@ -304,7 +304,9 @@ fn soup() -> impl Strategy<Value = Vec<Turn>> {
     let turn = (end, proptest::collection::vec(item(), 0..8));
     proptest::collection::vec(turn, 0..5).prop_map(|turns| {
         let turns = (1..).zip(turns);
-        turns.map(|(id, (end, items))| Turn { id: turn_id(id), end, items }).collect()
+        turns
+            .map(|(id, (end, items))| Turn { id: turn_id(id), end, stand_in: None, items })
+            .collect()
     })
 }
 

@@ -496,7 +496,7 @@ fn a_script_sees_its_conversation() {
         Item::Result { id: other, outcome: Err("too high".into()) },
         Item::Assistant("done".into()),
     ];
-    let turns = vec![Turn { id: TurnId::from_u64(7), end: End::Completed, items }];
+    let turns = vec![Turn { id: TurnId::from_u64(7), end: End::Completed, stand_in: None, items }];
     let mut io = io(|_, _| Ok(Value::Null));
     Arc::get_mut(&mut io).unwrap().history = History { turns, cut: 2 };
     let script = "fn turn(prompt) { #{ seen: history(), cut: history_cut() } }";
@@ -517,7 +517,7 @@ fn a_script_sees_its_conversation() {
 #[test]
 fn a_conversation_that_a_script_may_not_hold_is_an_error_that_can_be_caught() {
     let items = vec![Item::User("x".repeat(3000).into()), Item::Assistant("done".into())];
-    let turns = vec![Turn { id: TurnId::from_u64(7), end: End::Completed, items }];
+    let turns = vec![Turn { id: TurnId::from_u64(7), end: End::Completed, stand_in: None, items }];
     let mut io = io(|_, _| Ok(Value::Null));
     Arc::get_mut(&mut io).unwrap().history = History { turns, cut: 0 };
     let settings = Settings { max_string: 2000, ..small() };

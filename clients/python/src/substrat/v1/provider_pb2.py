@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from substrat.v1 import sandbox_pb2 as substrat_dot_v1_dot_sandbox__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1asubstrat/v1/provider.proto\x12\x0bsubstrat.v1\x1a\x19substrat/v1/sandbox.proto\"\xb5\x03\n\x08Provider\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12 \n\x0b\x64\x65scription\x18\x02 \x01(\tR\x0b\x64\x65scription\x12\x18\n\x07version\x18\x03 \x01(\tR\x07version\x12\x1c\n\tavailable\x18\x04 \x01(\x08R\tavailable\x12\x18\n\x07problem\x18\x05 \x01(\tR\x07problem\x12\x45\n\x0c\x63\x61pabilities\x18\x06 \x01(\x0b\x32!.substrat.v1.ProviderCapabilitiesR\x0c\x63\x61pabilities\x12\x1d\n\nslot_limit\x18\x07 \x01(\rR\tslotLimit\x12\x1d\n\nslots_held\x18\x08 \x01(\rR\tslotsHeld\x12!\n\x0cslots_wanted\x18\t \x01(\rR\x0bslotsWanted\x12\x34\n\x07sandbox\x18\n \x01(\x0b\x32\x1a.substrat.v1.SandboxStatusR\x07sandbox\x12\x12\n\x04kind\x18\x0b \x01(\tR\x04kind\x12/\n\x05\x66\x61\x63ts\x18\x0c \x03(\x0b\x32\x19.substrat.v1.ProviderFactR\x05\x66\x61\x63ts\"8\n\x0cProviderFact\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n\x05value\x18\x02 \x01(\tR\x05value\"T\n\x05Model\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n\x05label\x18\x02 \x01(\tR\x05label\x12%\n\x0e\x63ontext_tokens\x18\x03 \x01(\x04R\rcontextTokens\"\x7f\n\x14ProviderCapabilities\x12#\n\rkeeps_history\x18\x01 \x01(\x08R\x0ckeepsHistory\x12!\n\x0cnative_tools\x18\x02 \x01(\x08R\x0bnativeTools\x12\x1f\n\x0btool_socket\x18\x03 \x01(\x08R\ntoolSocketb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1asubstrat/v1/provider.proto\x12\x0bsubstrat.v1\x1a\x19substrat/v1/sandbox.proto\"\xd1\x03\n\x08Provider\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12 \n\x0b\x64\x65scription\x18\x02 \x01(\tR\x0b\x64\x65scription\x12\x18\n\x07version\x18\x03 \x01(\tR\x07version\x12\x1c\n\tavailable\x18\x04 \x01(\x08R\tavailable\x12\x18\n\x07problem\x18\x05 \x01(\tR\x07problem\x12\x45\n\x0c\x63\x61pabilities\x18\x06 \x01(\x0b\x32!.substrat.v1.ProviderCapabilitiesR\x0c\x63\x61pabilities\x12\x1d\n\nslot_limit\x18\x07 \x01(\rR\tslotLimit\x12\x1d\n\nslots_held\x18\x08 \x01(\rR\tslotsHeld\x12!\n\x0cslots_wanted\x18\t \x01(\rR\x0bslotsWanted\x12\x34\n\x07sandbox\x18\n \x01(\x0b\x32\x1a.substrat.v1.SandboxStatusR\x07sandbox\x12\x12\n\x04kind\x18\x0b \x01(\tR\x04kind\x12/\n\x05\x66\x61\x63ts\x18\x0c \x03(\x0b\x32\x19.substrat.v1.ProviderFactR\x05\x66\x61\x63ts\x12\x1a\n\x08\x66\x61llback\x18\r \x03(\tR\x08\x66\x61llback\"8\n\x0cProviderFact\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n\x05value\x18\x02 \x01(\tR\x05value\"T\n\x05Model\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n\x05label\x18\x02 \x01(\tR\x05label\x12%\n\x0e\x63ontext_tokens\x18\x03 \x01(\x04R\rcontextTokens\"\x7f\n\x14ProviderCapabilities\x12#\n\rkeeps_history\x18\x01 \x01(\x08R\x0ckeepsHistory\x12!\n\x0cnative_tools\x18\x02 \x01(\x08R\x0bnativeTools\x12\x1f\n\x0btool_socket\x18\x03 \x01(\x08R\ntoolSocketb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,11 +33,11 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'substrat.v1.provider_pb2', 
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_PROVIDER']._serialized_start=71
-  _globals['_PROVIDER']._serialized_end=508
-  _globals['_PROVIDERFACT']._serialized_start=510
-  _globals['_PROVIDERFACT']._serialized_end=566
-  _globals['_MODEL']._serialized_start=568
-  _globals['_MODEL']._serialized_end=652
-  _globals['_PROVIDERCAPABILITIES']._serialized_start=654
-  _globals['_PROVIDERCAPABILITIES']._serialized_end=781
+  _globals['_PROVIDER']._serialized_end=536
+  _globals['_PROVIDERFACT']._serialized_start=538
+  _globals['_PROVIDERFACT']._serialized_end=594
+  _globals['_MODEL']._serialized_start=596
+  _globals['_MODEL']._serialized_end=680
+  _globals['_PROVIDERCAPABILITIES']._serialized_start=682
+  _globals['_PROVIDERCAPABILITIES']._serialized_end=809
 # @@protoc_insertion_point(module_scope)

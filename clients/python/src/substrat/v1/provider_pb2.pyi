@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Provider(_message.Message):
-    __slots__ = ("name", "description", "version", "available", "problem", "capabilities", "slot_limit", "slots_held", "slots_wanted", "sandbox", "kind", "facts")
+    __slots__ = ("name", "description", "version", "available", "problem", "capabilities", "slot_limit", "slots_held", "slots_wanted", "sandbox", "kind", "facts", "fallback")
     NAME_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -21,6 +21,7 @@ class Provider(_message.Message):
     SANDBOX_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     FACTS_FIELD_NUMBER: _ClassVar[int]
+    FALLBACK_FIELD_NUMBER: _ClassVar[int]
     name: str
     description: str
     version: str
@@ -33,7 +34,8 @@ class Provider(_message.Message):
     sandbox: _sandbox_pb2.SandboxStatus
     kind: str
     facts: _containers.RepeatedCompositeFieldContainer[ProviderFact]
-    def __init__(self, name: _Optional[str] = ..., description: _Optional[str] = ..., version: _Optional[str] = ..., available: _Optional[bool] = ..., problem: _Optional[str] = ..., capabilities: _Optional[_Union[ProviderCapabilities, _Mapping]] = ..., slot_limit: _Optional[int] = ..., slots_held: _Optional[int] = ..., slots_wanted: _Optional[int] = ..., sandbox: _Optional[_Union[_sandbox_pb2.SandboxStatus, _Mapping]] = ..., kind: _Optional[str] = ..., facts: _Optional[_Iterable[_Union[ProviderFact, _Mapping]]] = ...) -> None: ...
+    fallback: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., description: _Optional[str] = ..., version: _Optional[str] = ..., available: _Optional[bool] = ..., problem: _Optional[str] = ..., capabilities: _Optional[_Union[ProviderCapabilities, _Mapping]] = ..., slot_limit: _Optional[int] = ..., slots_held: _Optional[int] = ..., slots_wanted: _Optional[int] = ..., sandbox: _Optional[_Union[_sandbox_pb2.SandboxStatus, _Mapping]] = ..., kind: _Optional[str] = ..., facts: _Optional[_Iterable[_Union[ProviderFact, _Mapping]]] = ..., fallback: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ProviderFact(_message.Message):
     __slots__ = ("name", "value")

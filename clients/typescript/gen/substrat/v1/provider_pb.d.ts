@@ -100,6 +100,13 @@ export declare type Provider = Message<"substrat.v1.Provider"> & {
    * @generated from field: repeated substrat.v1.ProviderFact facts = 12;
    */
   facts: ProviderFact[];
+
+  /**
+   * Providers that are tried, in this order, for a turn that this one could not run.
+   *
+   * @generated from field: repeated string fallback = 13;
+   */
+  fallback: string[];
 };
 
 /**

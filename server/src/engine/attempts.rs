@@ -1,0 +1,190 @@
+//! Which provider is asked at which attempt at a turn.
+//!
+//! The session's own is asked as often as its settings allow, then each of those that stand in
+//! for it. A provider that stands in holds the turn and nothing else: it is told the conversation
+//! so far, its session ends with the turn, and the next turn begins with the session's own again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::provider::Failure;
+use crate::provider::history::{End, History, Item, Turn};
+use crate::provider::registry::{Registry, split_fallback};
+use crate::provider::retry::Retry;
+
+/// What stands before a conversation that a provider is told which keeps its own.
+const BEFORE: &str = "[You stand in for another model in a conversation. What was said before:]";
+/// What stands before turns that a provider does not know of.
+const MISSED: &str = "[Another model stood in for you. What was said meanwhile:]";
+/// What stands after either.
+const AFTER: &str = "[What follows is new.]";
+
+/// One that can be asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Link {
+    /// The provider.
+    pub(super) provider: Arc<str>,
+    /// The model; none for the provider's default.
+    pub(super) model: Option<Arc<str>>,
+    /// How often it is asked.
+    attempts: u32,
+}
+
+/// The attempt that comes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Next {
+    /// The pause before it.
+    pub(super) delay: Duration,
+    /// The provider that is asked, if it is not the one that failed.
+    pub(super) provider: Option<Arc<str>>,
+}
+
+/// The attempts at a turn.
+#[derive(Debug)]
+pub(super) struct Attempts {
+    chain: Vec<Link>,
+    at: usize,
+    /// How often the one that is asked was asked.
+    asked: u32,
+    /// How many attempts there were.
+    pub(super) count: u32,
+}
+
+impl Attempts {
+    /// The attempts at a turn of a session with this provider, as it is configured now.
+    pub(super) fn of(provider: &Arc<str>, model: Option<&Arc<str>>, registry: &Registry) -> Self {
+        let all = registry.all();
+        let attempts = |name: &str| {
+            let usual = Retry::default().attempts;
+            all.get(name).map_or(usual, |entry| entry.common.attempts)
+        };
+        let own = Link {
+            provider: provider.clone(),
+            model: model.cloned(),
+            attempts: attempts(provider),
+        };
+        let others = all.get(provider).map_or(&[][..], |entry| &entry.common.fallback);
+        let others = others.iter().map(|text| {
+            let (name, model) = split_fallback(text);
+            Link { provider: name.into(), model: model.map(Arc::from), attempts: attempts(name) }
+        });
+        Self { chain: std::iter::once(own).chain(others).collect(), at: 0, asked: 1, count: 1 }
+    }
+
+    /// Whether others may stand in.
+    pub(super) fn has_others(&self) -> bool {
+        self.chain.len() > 1
+    }
+
+    /// Who stands in at this attempt; none for the session's own.
+    pub(super) fn stand_in(&self) -> Option<&Link> {
+        self.chain.get(self.at).filter(|_| self.at > 0)
+    }
+
+    /// The attempt after one that failed; none if there is none. `jitter` is a number below 1.
+    pub(super) fn next(&mut self, failure: &Failure, jitter: f64) -> Option<Next> {
+        let attempts = self.chain.get(self.at)?.attempts;
+        let retry = Retry { attempts, ..Retry::default() };
+        let next = match retry.delay(failure, self.asked, jitter) {
+            Some(delay) => {
+                self.asked += 1;
+                Next { delay, provider: None }
+            }
+            None if failure.class.may_fall_back() => {
+                let provider = Some(self.chain.get(self.at + 1)?.provider.clone());
+                (self.at, self.asked) = (self.at + 1, 1);
+                Next { delay: Duration::ZERO, provider }
+            }
+            None => return None,
+        };
+        self.count += 1;
+        Some(next)
+    }
+}
+
+/// What a provider is told that keeps a conversation itself, and stands in: all of it.
+pub(super) fn with_all(history: &History, prompt: &str) -> Arc<str> {
+    told(BEFORE, &history.turns, prompt)
+}
+
+/// What a session's own provider is told that keeps the conversation itself: what it missed since
+/// its last turn, if another stood in for it.
+pub(super) fn with_missed(history: &History, prompt: &Arc<str>) -> Arc<str> {
+    let own = |turn: &Turn| turn.end == End::Completed && turn.stand_in.is_none();
+    let since = history.turns.iter().rposition(own).map_or(0, |at| at + 1);
+    let since = &history.turns[since..];
+    let missed = since.iter().filter(|turn| turn.end == End::Completed);
+    let missed: Vec<Turn> = missed.cloned().collect();
+    if missed.is_empty() { prompt.clone() } else { told(MISSED, &missed, prompt) }
+}
+
+fn told(what: &str, turns: &[Turn], prompt: &str) -> Arc<str> {
+    let items = turns.iter().flat_map(|turn| &turn.items);
+    let lines: Vec<String> = items.filter_map(line).collect();
+    if lines.is_empty() {
+        return prompt.into();
+    }
+    format!("{what}\n{}\n{AFTER}\n\n{prompt}", lines.join("\n")).into()
+}
+
+fn line(item: &Item) -> Option<String> {
+    match item {
+        Item::User(text) => Some(format!("You were told: {text}")),
+        Item::Assistant(text) => Some(format!("You said: {text}")),
+        Item::Call { tool, args, .. } => Some(format!("You called {tool}({})", args.get())),
+        // What calls came to is in what was said after them.
+        Item::Result { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{FailureClass, TurnId};
+
+    fn attempts(chain: &[(&str, u32)]) -> Attempts {
+        let link = |(name, attempts): &(&str, u32)| Link {
+            provider: (*name).into(),
+            model: None,
+            attempts: *attempts,
+        };
+        Attempts { chain: chain.iter().map(link).collect(), at: 0, asked: 1, count: 1 }
+    }
+
+    fn course(chain: &[(&str, u32)], class: FailureClass) -> Vec<Option<String>> {
+        let (mut attempts, failure) = (attempts(chain), Failure::new(class, "no"));
+        let next = || attempts.next(&failure, 0.5).map(|next| next.provider);
+        std::iter::from_fn(next).map(|provider| provider.map(|p| p.to_string())).collect()
+    }
+
+    #[test]
+    fn each_is_asked_as_often_as_it_may_be_and_then_the_next() {
+        use FailureClass as Is;
+        let chain = [("own", 3), ("a", 1), ("b", 2)];
+        let to = |name: &str| Some(name.to_owned());
+        assert_eq!(course(&chain, Is::RateLimit), [None, None, to("a"), to("b"), None]);
+        assert_eq!(course(&chain, Is::Auth), [to("a"), to("b")]);
+        assert_eq!(course(&chain, Is::InvalidRequest), []);
+        assert_eq!(course(&[("own", 1)], Is::Network), []);
+    }
+
+    fn turn(stand_in: Option<&str>, told: &str, said: &str) -> Turn {
+        let items = vec![Item::User(told.into()), Item::Assistant(said.into())];
+        let stand_in = stand_in.map(Arc::from);
+        Turn { id: TurnId::from_u64(1), end: End::Completed, stand_in, items }
+    }
+
+    #[test]
+    fn a_provider_is_told_what_it_missed_and_nothing_else() {
+        let history = |turns| History { turns, cut: 0 };
+        let prompt: Arc<str> = "now".into();
+        let known = history(vec![turn(None, "one", "1")]);
+        assert_eq!(with_missed(&known, &prompt), prompt);
+        let missed = history(vec![turn(None, "one", "1"), turn(Some("b"), "two", "2")]);
+        let told = with_missed(&missed, &prompt);
+        assert!(told.contains("You were told: two\nYou said: 2"), "{told}");
+        assert!(!told.contains("one") && told.ends_with("\n\nnow"), "{told}");
+        assert!(with_all(&missed, "now").contains("You said: 1"));
+        assert_eq!(&*with_all(&history(Vec::new()), "now"), "now");
+    }
+}
