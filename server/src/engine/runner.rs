@@ -148,11 +148,12 @@ impl Runners {
     /// Ends a session, whatever it does.
     pub(super) fn close(&mut self, session: SessionId, why: &'static str) {
         if let Some(runner) = self.live.remove(&session) {
+            // First, so that the end of its turn is not taken for a cancelled one. A runner that has
+            // ended needs not be told.
+            let _ = runner.close.send(why);
             if let Some((_, cancel)) = runner.turn {
                 cancel.cancel();
             }
-            // One that has ended needs not be told.
-            let _ = runner.close.send(why);
         }
     }
 
