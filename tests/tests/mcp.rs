@@ -106,8 +106,9 @@ async fn tools_are_listed_and_called_as_the_daemon_has_them() {
     let read = bridge.call("read_file", &json!({ "path": "none" })).await;
     assert_eq!(read["isError"], true);
     assert!(said(&read).contains("there is nothing at"), "{read}");
-    let written = json!({ "path": "released", "content": "one\n" });
-    assert_eq!(bridge.call("write_file", &written).await["structuredContent"]["bytes"], 4);
+    let written = json!({ "path": "note", "content": "one\n" });
+    let wrote = bridge.call("write_file", &written).await;
+    assert_eq!(wrote["structuredContent"]["bytes"], 4, "{wrote}");
 }
 
 #[tokio::test]
