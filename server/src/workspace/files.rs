@@ -3,13 +3,14 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use rustix::path::Arg;
 
+use super::alone::Locks;
 use super::git::{Nobody, Run};
 use super::{Error, kernel};
 use crate::model::{
@@ -28,7 +29,7 @@ pub struct Files {
     /// Runs git.
     pub(super) git: Arc<dyn Run>,
     /// Held while a workspace is removed.
-    pub(super) removing: Arc<Mutex<()>>,
+    pub(super) removing: Locks,
 }
 
 /// A place in a workspace: an open folder, and a path beneath it.
@@ -45,7 +46,7 @@ impl Files {
     /// Files of workspaces below `root`; `home` is the daemon's. Nobody runs git yet.
     pub fn new(root: impl Into<PathBuf>, home: impl Into<PathBuf>) -> Self {
         let git = Arc::new(Nobody);
-        let (root, home, removing) = (root.into(), home.into(), Arc::default());
+        let (root, home, removing) = (root.into(), home.into(), Locks::default());
         Self { root, home, socket: None, git, removing }
     }
 

@@ -4,6 +4,7 @@
 //! kernel has it), component by component otherwise: `..`, absolute paths and symbolic links that
 //! lead out are refused by the resolution itself, so there is no gap between check and use.
 
+mod alone;
 mod error;
 mod files;
 pub mod git;

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use super::Files;
 use super::git::{
@@ -51,6 +51,7 @@ impl Files {
     /// What git can say against it.
     pub fn check_repository(&self, repo: &str, branch: &str) -> Result<Git, Error> {
         let repository = Repository::open(self.git.clone(), Path::new(repo))?;
+        repository.check_readable()?;
         let created_branch = !repository.has_branch(branch)?;
         let repo = repository.top().to_string_lossy().into_owned();
         let common_dir = repository.common_dir().to_string_lossy().into_owned();
@@ -83,30 +84,35 @@ impl Files {
     }
 
     /// Removes the folder of a workspace, and what git knows of it. One that is gone is fine. One
-    /// is removed at a time, so that who waits for it finds it gone. Returns what the repository
-    /// still knows of it, in words.
+    /// of a repository, and one in a folder, is removed at a time, so that who waits for it finds
+    /// it gone. Returns what the repository still knows of it, in words.
     ///
     /// # Errors
     ///
     /// What git or the disk said.
     pub fn remove_workspace(&self, root: &str, git: Option<&Git>) -> io::Result<Option<String>> {
-        let _alone = self.removing.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut left = None;
-        if let Some(git) = git {
-            match self.remove_worktree(git, root) {
-                Ok(removed) if removed.kept.is_empty() => {}
-                Ok(removed) => tracing::info!(root, kept = ?removed.kept, "kept branches"),
+        // The roots of children lie in that of their parent. No name of a folder has a slash.
+        let folder = root.split('/').next().unwrap_or(root);
+        let removed = || self.removing.alone(folder, || self.remove_root(root));
+        let Some(git) = git else { return removed().map(|()| None) };
+        self.removing.alone(&git.common_dir, || {
+            let left = match self.remove_worktree(git, root) {
+                Ok(gone) => {
+                    if !gone.kept.is_empty() {
+                        tracing::info!(root, kept = ?gone.kept, "kept branches");
+                    }
+                    None
+                }
                 // Its files go all the same; what the repository knows of it is its owner's to
                 // mend.
                 Err(error) => {
                     let next = "\"git worktree unlock\" and \"git worktree prune\" there end it";
                     tracing::error!(root, repo = git.repo, %error, next, "a worktree stays known");
-                    left =
-                        Some(format!("its repository still knows the worktree: {error}; {next}"));
+                    Some(format!("its repository still knows the worktree: {error}; {next}"))
                 }
-            }
-        }
-        self.remove_root(root).map(|()| left)
+            };
+            removed().map(|()| left)
+        })
     }
 
     /// Removes a worktree whatever is in it; commits stay, on its branch.

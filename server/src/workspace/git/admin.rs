@@ -146,7 +146,7 @@ fn is_in_the_way(error: &io::Error) -> bool {
 }
 
 /// Opens a folder by its absolute path, in which nothing is a symbolic link.
-fn open_dir(path: &Path) -> io::Result<OwnedFd> {
+pub(super) fn open_dir(path: &Path) -> io::Result<OwnedFd> {
     walk(path, |_, _| Ok(()))
 }
 

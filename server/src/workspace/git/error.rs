@@ -80,6 +80,14 @@ pub enum Error {
         /// In what way.
         problem: &'static str,
     },
+    /// There is something that git would wait for where it reads a file.
+    #[error("{path:?} is {what}, and git would wait for it without end; remove it")]
+    Special {
+        /// The path.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
     /// git did not end, or could not be started.
     #[error("git {command}: {error}")]
     Run {

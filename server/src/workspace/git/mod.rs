@@ -13,6 +13,7 @@ mod mounts;
 mod parse;
 mod plain;
 mod run;
+mod special;
 #[cfg(test)]
 mod tests;
 mod worktree;
@@ -32,8 +33,10 @@ pub use worktree::{Removed, Worktree};
 /// Most paths, and most commits, that [`WorkLeft`] lists.
 pub const MAX_LISTED: usize = 100;
 
-/// How long git may take to write a worktree, or to compare one.
-const TIMEOUT: Duration = Duration::from_secs(600);
+/// How long git may take to write a worktree.
+const LONG: Duration = Duration::from_secs(600);
+/// How long it may take for anything else.
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes of git's output that are looked at.
 const MAX_OUTPUT: usize = 4 << 20;
 
@@ -62,6 +65,7 @@ impl Repository {
         let Some(real) = found else {
             return Err(Error::NotARepository { path: path.to_owned() });
         };
+        special::check_way(&real)?;
         let mut repository = Self {
             run,
             path: std::env::var_os("PATH"),
@@ -133,7 +137,7 @@ impl Repository {
     /// Asks git about the repository that a folder lies in.
     fn ask(&self, folder: &Path, what: &str) -> Result<PathBuf, Error> {
         let args = ["rev-parse", "--path-format=absolute", what].map(OsString::from);
-        let output = self.start(folder, args.to_vec(), None)?;
+        let output = self.start(folder, args.to_vec(), None, TIMEOUT)?;
         if output.code == Some(0) {
             return Ok(PathBuf::from(parse::line(&output.stdout)));
         }
@@ -179,11 +183,24 @@ impl Repository {
         }
     }
 
+    /// The same, which may take long.
+    fn git_long<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<Vec<u8>, Error> {
+        let output = self.run_git(args, LONG)?;
+        match output.code {
+            Some(0) => Ok(output.stdout),
+            _ => Err(failed(&command_of(args), &output)),
+        }
+    }
+
     /// Runs git on the repository; that it fails is an answer.
     fn try_git<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<Output, Error> {
+        self.run_git(args, TIMEOUT)
+    }
+
+    fn run_git<S: AsRef<OsStr>>(&self, args: &[S], timeout: Duration) -> Result<Output, Error> {
         let mut all = vec![plain::flag("--git-dir", &self.git_dir)];
         all.extend(args.iter().map(|arg| arg.as_ref().to_owned()));
-        self.start(&self.common_dir, all, Some(&self.common_dir))
+        self.start(&self.common_dir, all, Some(&self.common_dir), timeout)
     }
 
     /// Runs git on a worktree, whose own files have been checked.
@@ -191,7 +208,7 @@ impl Repository {
         let admin = self.common_dir.join("worktrees").join(name);
         let mut all = vec![plain::flag("--git-dir", &admin), plain::flag("--work-tree", root)];
         all.extend(args.iter().map(OsString::from));
-        let output = self.start(root, all, Some(&self.common_dir))?;
+        let output = self.start(root, all, Some(&self.common_dir), TIMEOUT)?;
         match output.code {
             Some(0) => Ok(output),
             _ => Err(failed(&command_of(args), &output)),
@@ -203,13 +220,14 @@ impl Repository {
         cwd: &Path,
         args: Vec<OsString>,
         common_dir: Option<&Path>,
+        timeout: Duration,
     ) -> Result<Output, Error> {
         let command = Command {
             program: "git".into(),
             args,
             env: plain::environment(self.path.as_deref(), &self.overrides, common_dir),
             cwd: cwd.to_owned(),
-            timeout: TIMEOUT,
+            timeout,
             max_output: MAX_OUTPUT,
         };
         self.run.run(&command).map_err(|error| match error {

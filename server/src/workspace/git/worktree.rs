@@ -6,6 +6,7 @@ use std::path::Path;
 use super::admin::{self, Admin};
 use super::mounts::KEPT;
 use super::parse::{self, Head};
+use super::special;
 use super::{Error, MAX_LISTED, Repository, WorkLeft};
 
 /// A worktree, as whoever had it made remembers it. Its own files are no place to look it up.
@@ -47,6 +48,7 @@ impl Repository {
             Ok(_) => {}
             Err(error) => return Err(Error::Io { path: root.to_owned(), error }),
         }
+        self.check_readable()?;
         let is_new = self.commit_of(branch)?.is_none();
         if is_new && self.resolve("HEAD")?.is_none() {
             return Err(Error::NoCommits { path: self.top.clone() });
@@ -58,7 +60,7 @@ impl Repository {
             return Err(Error::BranchInUse { branch: branch.to_owned(), at: at.clone() });
         }
         // Packed objects are read-only to who works there, loose ones are not.
-        self.git(&["repack", "-d", "-l", "-q"])?;
+        self.git_long(&["repack", "-d", "-l", "-q"])?;
         let mut args: Vec<OsString> =
             ["worktree", "add", "--lock", "--reason", "a workspace"].map(OsString::from).to_vec();
         if known.iter().any(|(path, _)| path == root) {
@@ -69,7 +71,7 @@ impl Repository {
             args.extend(["--no-track", "-b", branch].map(OsString::from));
         }
         args.extend(["--".into(), root.into(), if is_new { "HEAD" } else { branch }.into()]);
-        self.git(&args)?;
+        self.git_long(&args)?;
         match self.name_at(root)? {
             Some(name) => {
                 self.prepare(&name, branch)?;
@@ -77,6 +79,16 @@ impl Repository {
             }
             None => Err(taken()),
         }
+    }
+
+    /// Makes sure that git finds nothing to wait for in the repository, its worktrees included.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Special`].
+    pub fn check_readable(&self) -> Result<(), Error> {
+        special::check_shared(&self.common_dir)?;
+        special::check_folder(&self.common_dir.join("worktrees"))
     }
 
     /// The name of the worktree at a path, if both sides say that it is there.
@@ -127,8 +139,10 @@ impl Repository {
     ///
     /// # Errors
     ///
-    /// [`Error::Tampered`] if git cannot be run on it safely, or what git said.
+    /// [`Error::Tampered`] and [`Error::Special`] if git cannot be run on it safely, or what git
+    /// said.
     pub fn work_left(&self, root: &Path, worktree: &Worktree) -> Result<WorkLeft, Error> {
+        special::check_shared(&self.common_dir)?;
         let mut left = WorkLeft::default();
         let admin = Admin::open(&self.common_dir, &worktree.name)?;
         self.add_unpushed(&mut left, worktree, admin.as_ref())?;
@@ -142,6 +156,8 @@ impl Repository {
             return Err(Error::Tampered { path, problem: "it is not there any more" });
         };
         admin.check()?;
+        special::check_folder(&self.common_dir.join("worktrees").join(&worktree.name))?;
+        special::check_files(root)?;
         let status = ["status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=normal"];
         let status = [&status[..], &["--ignore-submodules=all"]].concat();
         let status = self.git_in(&worktree.name, root, &status)?;
@@ -222,6 +238,7 @@ impl Repository {
                 return Err(Error::WorkLeft { root: root.to_owned(), left });
             }
         }
+        special::check_shared(&self.common_dir)?;
         let mut removed = Removed::default();
         removed.kept.extend(self.rescue(worktree)?);
         admin::remove_dir(root)?;
@@ -265,6 +282,7 @@ impl Repository {
         if !self.only_in(std::slice::from_ref(&tip), &own, 1)?.is_empty() {
             return Ok(false);
         }
+        special::check_folder(&self.common_dir.join("worktrees"))?;
         let known = parse::worktrees(&self.git(&["worktree", "list", "--porcelain", "-z"])?);
         if known.iter().any(|(_, of)| of.as_deref() == Some(branch)) {
             return Ok(false);

@@ -235,3 +235,70 @@ fn a_link_is_never_a_mount() {
     let refused = repository.prepare(&trap.worktree.name, "substrat/x/work").unwrap_err();
     assert!(matches!(refused, Error::Tampered { .. }), "{refused}");
 }
+
+fn pipe(at: &Path) {
+    fs::create_dir_all(at.parent().unwrap()).unwrap();
+    let _ = fs::remove_file(at);
+    mknodat(CWD, at, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+}
+
+#[test]
+fn a_pipe_where_git_reads_is_named_and_not_waited_for() {
+    let places = [
+        ("root", ".gitignore"),
+        ("root", "deep/er/.gitattributes"),
+        ("root", ".gitmodules"),
+        ("root", "within/.git/HEAD"),
+        ("admin", "info/sparse-checkout"),
+        ("admin", "refs/bisect/bad"),
+        ("common", "refs/heads/substrat/w/other"),
+        ("common", "logs/refs/heads/substrat/w/work"),
+        ("common", "objects/ab/cdef0123456789cdef0123456789cdef012345"),
+    ];
+    for ((top, place), is_link) in places.iter().flat_map(|at| [(at, false), (at, true)]) {
+        let trap = Trap::new();
+        let at = match *top {
+            "root" => trap.world.root.join(place),
+            "admin" => trap.admin(place),
+            _ => trap.world.repo.join(".git").join(place),
+        };
+        pipe(&at);
+        if is_link {
+            let aside = trap.world.folder.path().join("aside");
+            fs::rename(&at, &aside).unwrap();
+            symlink(&aside, &at).unwrap();
+        }
+        let refused = trap.work_left().unwrap_err();
+        let is_named = matches!(&refused, Error::Special { path, .. } if *path == at);
+        assert!(is_named, "{place}: {refused}");
+        let removed = trap.world.remove(&trap.worktree, true);
+        match *top {
+            "common" => assert!(matches!(removed, Err(Error::Special { .. })), "{place}"),
+            _ => assert!(removed.is_ok() && !trap.world.root.exists(), "{place}"),
+        }
+    }
+}
+
+#[test]
+fn a_pipe_that_git_does_not_read_stands_against_nothing() {
+    let trap = Trap::new();
+    pipe(&trap.world.root.join("build/jobs"));
+    assert!(trap.work_left().unwrap().is_empty());
+    trap.world.remove(&trap.worktree, false).unwrap();
+    assert!(!trap.world.root.exists());
+}
+
+#[test]
+fn no_worktree_is_made_where_git_would_wait() {
+    for place in ["worktrees/other/HEAD", "refs/tags/v1", "objects/ab/cdef", "HEAD"] {
+        let world = World::new();
+        let repository = world.open();
+        let at = world.repo.join(".git").join(place);
+        pipe(&at);
+        let refused = repository.add_worktree(&world.root, BRANCH).unwrap_err();
+        let is_named = matches!(&refused, Error::Special { path, .. } if *path == at);
+        assert!(is_named, "{place}: {refused}");
+        let opened = Repository::open(Arc::new(Direct), &world.repo);
+        assert_eq!(matches!(opened, Err(Error::Special { .. })), place == "HEAD");
+    }
+}

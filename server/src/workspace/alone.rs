@@ -1,0 +1,66 @@
+//! One at a time, for each of many: who removes a workspace keeps only those waiting that concern
+//! the same repository or the same folder.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A lock for each name in use. Clones are the same locks.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Locks {
+    all: Arc<Mutex<BTreeMap<String, Arc<Mutex<()>>>>>,
+}
+
+impl Locks {
+    /// Does something while nobody else does anything under this name.
+    pub(super) fn alone<T>(&self, name: &str, work: impl FnOnce() -> T) -> T {
+        let lock = self.all().entry(name.to_owned()).or_default().clone();
+        let done = {
+            let _alone = lock.lock().unwrap_or_else(PoisonError::into_inner);
+            work()
+        };
+        let mut all = self.all();
+        drop(lock);
+        // Who has a clone is in line for it.
+        if all.get(name).is_some_and(|lock| Arc::strong_count(lock) == 1) {
+            all.remove(name);
+        }
+        done
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Mutex<()>>>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    #[test]
+    fn other_names_do_not_wait() {
+        let (locks, both) = (Locks::default(), Barrier::new(2));
+        std::thread::scope(|scope| {
+            // Each waits inside for the other.
+            scope.spawn(|| locks.alone("a", || both.wait()));
+            locks.alone("b", || both.wait());
+        });
+        assert!(locks.all().is_empty());
+    }
+
+    #[test]
+    fn the_same_name_waits() {
+        let (locks, inside) = (Locks::default(), Mutex::new(()));
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        locks.alone("a", || drop(inside.try_lock().expect("nobody else is in")));
+                    }
+                });
+            }
+        });
+        assert!(locks.all().is_empty());
+    }
+}
