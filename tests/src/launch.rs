@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::Mode;
 use substrat_server::launcher::{Ends, Exit, Launch, Launched, Launcher};
 use substrat_server::model::{Access, Limits, Mount, Source, WorkspaceId, World};
 use substrat_server::workspace::{Files, SandboxPolicy, SandboxSettings};
@@ -37,8 +38,14 @@ impl Bench {
             tmp_bytes: 64 << 20,
             limits: Limits::default(),
         };
-        let launcher =
-            Launcher::new(&home.join("run"), &binary("substratd"), files, settings, Vec::new());
+        let launcher = Launcher::new(
+            &home.join("run"),
+            &binary("substratd"),
+            files,
+            settings,
+            Vec::new(),
+            Mode::from_raw_mode(0o022),
+        );
         Self { launcher: launcher.expect("a launcher"), folder }
     }
 

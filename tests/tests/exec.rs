@@ -336,6 +336,22 @@ fn what_a_deleted_worktree_leaves_behind_is_told() {
 }
 
 #[test]
+fn what_a_command_leaves_that_killed_its_keeper_is_ended_without_a_sandbox() {
+    let daemon = with_workspace(&["sandbox.policy=off"]);
+    let stays = "setsid sh -c 'trap \"\" TERM HUP; sleep 86441; sleep 86441'";
+    // The second one holds no output that could be waited for.
+    for to in ["", "> /dev/null 2>&1"] {
+        let said = exec(&daemon, "ws", &format!("{stays} {to} & kill -9 $PPID; sleep 86441 {to}"));
+        assert_ne!(said.code, Some(0), "{said:?}");
+        let all = fs::read_dir("/proc").unwrap();
+        let all = all.filter_map(|entry| fs::read(entry.ok()?.path().join("cmdline")).ok());
+        assert_eq!(all.filter(|line| line.windows(5).any(|at| at == b"86441")).count(), 0);
+    }
+    // What others started goes on.
+    assert_eq!(done(&exec(&daemon, "ws", "echo fine")), "fine\n");
+}
+
+#[test]
 fn a_variable_that_a_workspace_may_not_set_a_command_may_not_have() {
     let daemon = with_workspace(&[]);
     for name in ["LD_PRELOAD", "LD_AUDIT", "SUBSTRAT_HOME", "A-B"] {

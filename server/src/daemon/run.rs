@@ -109,7 +109,7 @@ fn io(what: &'static str) -> impl FnOnce(std::io::Error) -> RunError {
 /// Runs a daemon until it is told to stop.
 pub fn run(options: &Options) -> Result<(), RunError> {
     // Whatever this process creates is its owner's alone.
-    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    let umask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     let home = Home::take(&options.home, crate::VERSION)?;
     let config = Config::load(home.path(), environment(), &options.set)?;
     let log = if options.background {
@@ -131,7 +131,7 @@ pub fn run(options: &Options) -> Result<(), RunError> {
         .thread_name("substratd")
         .build()
         .map_err(io("starting the runtime"))?;
-    let result = runtime.block_on(serve(options, &home, &config, stderr));
+    let result = runtime.block_on(serve(options, &home, &config, umask, stderr));
     if let Err(error) = &result {
         tracing::error!(%error, "the daemon ends");
     }
@@ -238,6 +238,7 @@ async fn serve(
     options: &Options,
     home: &Home,
     config: &Config,
+    umask: rustix::fs::Mode,
     stderr: Option<std::fs::File>,
 ) -> Result<(), RunError> {
     check_hidden(home, config, options.socket.as_deref())?;
@@ -248,7 +249,7 @@ async fn serve(
     let users = config.allowed_users();
     let (listener, bound) = bind(&socket, !users.is_empty())
         .map_err(|error| RunError::Socket { path: socket.clone(), error })?;
-    let (launcher, leftovers) = launcher(home, config, files).await?;
+    let (launcher, leftovers) = launcher(home, config, files, umask).await?;
     let files = launcher.files();
     let live = Arc::new(Live::new(home.path(), &options.set, config.clone(), &launcher)?);
     let providers = live.registry().all();
@@ -283,6 +284,7 @@ async fn serve(
     live.tell(handle.clone());
     let about = about(home, live.clone(), config, launcher.clone(), (report, took), tail);
     let api = Api::new(handle.clone(), files, launcher.clone(), about);
+    let mut beside = std::pin::pin!(beside(&launcher));
     let (stop, stopped) = oneshot::channel::<()>();
     let mut server = std::pin::pin!(api.serve(listener, &users, async move {
         // A dropped sender means the same.
@@ -290,7 +292,6 @@ async fn serve(
     }));
     let mut engine = std::pin::pin!(engine.run());
     let mut signals = std::pin::pin!(obey_signals(handle, live)?);
-    let mut probe = std::pin::pin!(probe(&launcher));
     ready(&socket, stderr)?;
     tracing::info!(socket = %socket.display(), "serving");
     let ended = tokio::select! {
@@ -300,7 +301,7 @@ async fn serve(
             Err(error) => error.to_string(),
         })),
         Ok(error) = projection_failed => Err(error.into()),
-        never = &mut probe => match never {},
+        never = &mut beside => match never {},
         () = &mut signals => Err(RunError::Serve("the signals ended".to_owned())),
     };
     drop(bound);
@@ -327,11 +328,14 @@ async fn launcher(
     home: &Home,
     config: &Config,
     files: Files,
+    umask: rustix::fs::Mode,
 ) -> Result<(Launcher, Vec<Leftover>), RunError> {
     let program = std::env::current_exe().map_err(io("finding this program"))?;
     let folder = home.path().join("run");
-    let launcher = Launcher::new(&folder, &program, files, config.sandbox(), config.endpoints())
+    let (settings, endpoints) = (config.sandbox(), config.endpoints());
+    let launcher = Launcher::new(&folder, &program, files, settings, endpoints, umask)
         .map_err(io("preparing to start processes"))?;
+    launcher.adopt().map_err(io("adopting what processes leave"))?;
     let (leftovers, others) =
         launcher.end_leftovers().await.map_err(io("ending what an earlier daemon left"))?;
     let ended = leftovers.iter().filter(|left| left.ended).count() + others;
@@ -343,7 +347,7 @@ async fn launcher(
 
 /// Says whether processes can be kept in a sandbox here. Who starts the first one does not wait
 /// for that.
-async fn probe(launcher: &Launcher) -> Infallible {
+async fn probe(launcher: &Launcher) {
     if launcher.settings().policy == SandboxPolicy::Off {
         tracing::warn!("processes of agents run without a sandbox: sandbox.policy is \"off\"");
     } else {
@@ -352,7 +356,13 @@ async fn probe(launcher: &Launcher) -> Infallible {
             Err(error) => tracing::warn!(%error, "there is no sandbox here"),
         }
     }
-    std::future::pending().await
+}
+
+/// What is done beside serving: it says whether there is a sandbox, and looks after what falls to
+/// the daemon.
+async fn beside(launcher: &Launcher) -> Infallible {
+    let (never, ()) = tokio::join!(launcher.look_after(), probe(launcher));
+    never
 }
 
 fn about(

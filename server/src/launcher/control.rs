@@ -48,6 +48,8 @@ pub(super) struct Setup {
     pub(super) egress: bool,
     /// Rows and columns of the terminal that is made for it; none for pipes.
     pub(super) terminal: Option<(u16, u16)>,
+    /// Its umask, if it is another than the daemon's.
+    pub(super) umask: Option<u32>,
     /// Whether this is inside of a sandbox.
     pub(super) sandboxed: bool,
 }

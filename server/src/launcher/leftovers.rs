@@ -159,12 +159,12 @@ fn stat(pid: Pid) -> io::Result<Vec<String>> {
     Ok(rest.split_whitespace().map(str::to_owned).collect())
 }
 
-fn is_zombie(pid: Pid) -> bool {
+pub(super) fn is_zombie(pid: Pid) -> bool {
     stat(pid).map_or(true, |fields| fields.first().is_none_or(|state| state == "Z"))
 }
 
 /// When a process started, in clock ticks since the machine did.
-fn start_time(pid: Pid) -> io::Result<u64> {
+pub(super) fn start_time(pid: Pid) -> io::Result<u64> {
     let fields = stat(pid)?;
     let field = fields.get(19).and_then(|field| field.parse().ok());
     field.ok_or_else(|| io::Error::other("its start time cannot be read"))

@@ -16,6 +16,7 @@ mod bubblewrap;
 mod control;
 pub mod egress;
 mod error;
+mod family;
 pub mod init;
 mod leftovers;
 pub mod limits;
@@ -30,12 +31,14 @@ mod terminal;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::fs::Mode;
 use tokio::net::unix::pipe;
 
 use self::bounds::Bounds;
@@ -44,6 +47,7 @@ pub use self::bubblewrap::{Bound, HOME, Part, Plan, TOOL_SOCKET, WORKSPACE, argv
 use self::control::Setup;
 use self::egress::Endpoint;
 pub use self::error::{Error, Unavailable};
+pub use self::family::spawn;
 pub use self::leftovers::boot_id;
 use self::leftovers::{Records, Whose};
 use self::outer::Outer;
@@ -176,19 +180,21 @@ struct Ready {
 
 impl Launcher {
     /// A launcher that keeps its own files in a folder. `program` is the daemon's;
-    /// `endpoints` are reached by every process.
+    /// `endpoints` are reached by every process; `umask` is the user's, which git has.
     pub fn new(
         folder: &Path,
         program: &Path,
         files: Files,
         settings: SandboxSettings,
         endpoints: Vec<Endpoint>,
+        umask: Mode,
     ) -> io::Result<Self> {
         let records = Records::new(folder.join("processes"))?;
         let etc = folder.join("system");
         let ready = tokio::sync::Mutex::new(None);
         let program = keep(program, &folder.join("init"))?;
-        let files = files.with_git(Arc::new(Outside::new(records.clone(), program.clone())));
+        let git = Outside::new(records.clone(), program.clone(), umask);
+        let files = files.with_git(Arc::new(git));
         let bounds = Bounds::new(folder, settings.limits);
         let (known, looking) = (Mutex::default(), tokio::sync::Mutex::default());
         let inner = Inner {
@@ -204,6 +210,21 @@ impl Launcher {
             bounds,
         };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Makes this process the one to which what its descendants leave falls. Its children are
+    /// started by launchers, by [`spawn`], or were there before.
+    ///
+    /// # Errors
+    ///
+    /// What the system said.
+    pub fn adopt(&self) -> io::Result<()> {
+        family::adopt()
+    }
+
+    /// Looks after what falls to this process, for as long as it runs.
+    pub async fn look_after(&self) -> Infallible {
+        family::watch().await
     }
 
     /// Ends the processes that a daemon which was killed left. Returns what was recorded of them,
@@ -510,6 +531,7 @@ impl Launcher {
             limits,
             egress,
             terminal: launch.terminal,
+            umask: None,
             sandboxed,
         }
     }

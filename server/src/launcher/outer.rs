@@ -11,13 +11,14 @@ use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, memfd_create, openat};
 use tokio::process::{Child, Command};
 
 use super::bubblewrap::{Bound, Plan, TOOL_SOCKET, WORKSPACE, argv};
-use super::{Error, Launch, Ready, number};
+use super::{Error, Launch, Ready, family, number};
 use crate::model::Access;
 use crate::workspace::{Open, open_real_any};
 
 /// What is to be started.
 pub(super) struct Outer {
     command: Command,
+    sandboxed: bool,
 }
 
 impl Outer {
@@ -25,7 +26,7 @@ impl Outer {
     pub(super) fn bare(init: &Path) -> Self {
         let mut command = new_command(init);
         command.arg("init");
-        Self { command }
+        Self { command, sandboxed: false }
     }
 
     /// bubblewrap around init.
@@ -75,7 +76,7 @@ impl Outer {
             Plan { system, root, mounts, private, binds, excludes, init, network, tmp_bytes };
         let mut command = new_command(&ready.bubblewrap.path);
         command.args(argv(&plan)).preserved_fds(held).kill_on_drop(true);
-        Ok(Self { command })
+        Ok(Self { command, sandboxed: true })
     }
 
     /// Starts it. Returns the near end of the socket that is its stdin.
@@ -84,7 +85,10 @@ impl Outer {
         // Before anything can be sent on it: what is sent tells from which process it is.
         rustix::net::sockopt::set_socket_passcred(&near, true)?;
         self.command.stdin(Stdio::from(OwnedFd::from(far)));
-        let child = self.command.spawn()?;
+        let child = match self.sandboxed {
+            true => family::spawn(&mut self.command)?,
+            false => family::spawn_keeper(&mut self.command)?,
+        };
         Ok((child, near))
     }
 }

@@ -26,15 +26,17 @@ use crate::workspace::git::{Command, Output, Run, RunError};
 pub(super) struct Outside {
     records: Records,
     program: PathBuf,
+    /// The user's: what they make in a repository is the user's own.
+    umask: Mode,
 }
 
 impl Outside {
-    pub(super) fn new(records: Records, program: PathBuf) -> Self {
-        Self { records, program }
+    pub(super) fn new(records: Records, program: PathBuf, umask: Mode) -> Self {
+        Self { records, program, umask }
     }
 
     async fn to_its_end(&self, command: &Command) -> Result<Output, RunError> {
-        let setup = setup(command)?;
+        let setup = setup(command, self.umask)?;
         let (child, control) = Outer::bare(&self.program).spawn()?;
         let waiting = Waiting::hello(child, control, &self.records, Whose::default());
         let waiting = waiting.await.map_err(failed)?;
@@ -77,7 +79,7 @@ impl Run for Outside {
 }
 
 /// What init is told. The environment is the command's own: nothing of the daemon's is in it.
-fn setup(command: &Command) -> Result<Setup, RunError> {
+fn setup(command: &Command, umask: Mode) -> Result<Setup, RunError> {
     let argv = std::iter::once(&command.program).chain(&command.args);
     let argv = argv.map(|word| text(word)).collect::<Result<_, _>>()?;
     let env = command.env.iter().map(|(name, value)| Ok((text(name)?, text(value)?)));
@@ -90,6 +92,7 @@ fn setup(command: &Command) -> Result<Setup, RunError> {
         limits: String::new(),
         egress: false,
         terminal: None,
+        umask: Some(umask.bits()),
         sandboxed: false,
     })
 }

@@ -3,8 +3,9 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
-use super::{Error, Unavailable};
+use super::{Error, Unavailable, family};
 
 /// A bubblewrap that is installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,8 +32,9 @@ pub(super) fn find() -> Result<Bubblewrap, Unavailable> {
 
 /// What a bubblewrap says of itself, without its name.
 fn version(path: &Path) -> String {
-    let said = std::process::Command::new(path).arg("--version").env_clear().output();
-    let said = said.map(|said| said.stdout).unwrap_or_default();
+    let mut command = std::process::Command::new(path);
+    command.arg("--version").env_clear().stdin(Stdio::null()).stderr(Stdio::null());
+    let said = family::output(&mut command).unwrap_or_default();
     let text = String::from_utf8_lossy(&said);
     text.split_whitespace().last().unwrap_or_default().chars().take(40).collect()
 }

@@ -17,6 +17,7 @@ use super::Error;
 use super::bounds::{self, Bound, Bounds, Watched};
 use super::control::{Incoming, Setup, Signal, Told, send};
 use super::egress::{Egress, Endpoint, Refusal};
+use super::family;
 use super::leftovers::{self, Record, Records, Whose};
 use super::limits::{self, Hit};
 use super::shell;
@@ -60,7 +61,8 @@ pub struct Process {
     /// The first process of the launch.
     init: OwnedFd,
     pid: Pid,
-    child: Child,
+    /// What the daemon started for it; none when it is dropped.
+    child: Option<Child>,
     sandboxed: bool,
     /// What init said of its command.
     told: Option<Exit>,
@@ -128,7 +130,14 @@ impl Waiting {
                     _ => Error::Setup { step, problem: error },
                 });
             }
-            told => return Err(said(&mut self.child, self.control, told.is_err()).await),
+            told => {
+                let error = said(&mut self.child, self.control, told.is_err()).await;
+                if !setup.sandboxed {
+                    // The command may have run, and have killed it.
+                    end_keeper(self.child).await;
+                }
+                return Err(error);
+            }
         }
         let beside = std::mem::take(&mut self.incoming.fds);
         let kill = if setup.sandboxed {
@@ -144,7 +153,7 @@ impl Waiting {
             incoming: self.incoming,
             init: self.init,
             pid: self.pid,
-            child: self.child,
+            child: Some(self.child),
             sandboxed: setup.sandboxed,
             told: None,
             exit: None,
@@ -226,6 +235,16 @@ async fn said(child: &mut Child, control: UnixStream, timed_out: bool) -> Error 
     Error::Setup { step, problem }
 }
 
+/// Waits for a first process that nothing keeps, and ends what it left if it was killed.
+async fn end_keeper(mut child: Child) {
+    let Ok(status) = tokio::time::timeout(KILLED, child.wait()).await else {
+        return family::leave(child);
+    };
+    if family::was_killed(&status) {
+        let _ = tokio::task::spawn_blocking(family::end_strangers).await;
+    }
+}
+
 impl Process {
     /// Lets it reach these endpoints, by a listener from inside.
     pub(super) fn lead_out(
@@ -305,13 +324,19 @@ impl Process {
 
     /// Waits until no process of it is left.
     async fn ended(&mut self) {
-        // Fails only for one that was waited for.
-        let _ = self.child.wait().await;
+        let was_killed = match &mut self.child {
+            Some(child) => family::was_killed(&child.wait().await),
+            None => false,
+        };
         // What was started by the daemon has ended, and init with it, unless somebody killed only
         // the former.
         if let Ok(init) = self.init.try_clone() {
             let waited = tokio::task::spawn_blocking(move || leftovers::wait_for(&init));
             let _ = waited.await;
+        }
+        if was_killed && !self.sandboxed {
+            // Nobody ended what it kept.
+            let _ = tokio::task::spawn_blocking(family::end_strangers).await;
         }
     }
 
@@ -354,6 +379,9 @@ impl Drop for Process {
     fn drop(&mut self) {
         if self.exit.is_none() {
             self.kill_now();
+            if let Some(child) = self.child.take().filter(|_| !self.sandboxed) {
+                family::leave(child);
+            }
         }
     }
 }

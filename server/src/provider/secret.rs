@@ -199,7 +199,7 @@ async fn run(words: &[String]) -> Result<String, String> {
     // What it says there may hold the key.
     command.stderr(std::process::Stdio::null());
     let work = async {
-        let mut child = command.spawn().map_err(|error| error.to_string())?;
+        let mut child = crate::launcher::spawn(&mut command).map_err(|error| error.to_string())?;
         let stdout = child.stdout.take().ok_or("it has no output")?;
         let mut printed = Vec::new();
         let read = stdout.take(MAX_KEY + 1).read_to_end(&mut printed).await;

@@ -132,6 +132,9 @@ fn start(socket: &OwnedFd, setup: &Setup, stdio: Vec<OwnedFd>) -> Result<Pid, Fa
     let (program, args) = setup.argv.split_first().ok_or_else(|| {
         Failure::at("starting the command")(io::Error::other("there is no command"))
     })?;
+    if let Some(umask) = setup.umask {
+        rustix::process::umask(Mode::from_raw_mode(umask));
+    }
     #[expect(clippy::disallowed_methods, reason = "this is what the launcher runs")]
     let mut command = Command::new(program);
     command.args(args).env_clear().envs(&setup.env).current_dir(&setup.dir);

@@ -17,6 +17,7 @@ fn setup(argv: Vec<String>, env: BTreeMap<String, String>) -> Setup {
         limits: "core=0".to_owned(),
         egress: false,
         terminal: Some((24, 80)),
+        umask: Some(0o022),
         sandboxed: true,
     }
 }
