@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 use cap_std::fs::Dir;
-use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, fchmod, mkdirat, openat, statat};
 
 use super::Error;
 use super::parse::{self, Head};
@@ -76,7 +76,7 @@ impl Admin {
     pub(super) fn check_sole(&self, names: &[&str]) -> Result<(), Error> {
         for name in names {
             let path = || self.path.join(name);
-            let stat = rustix::fs::statat(&self.dir, *name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
+            let stat = statat(&self.dir, *name, AtFlags::SYMLINK_NOFOLLOW);
             let stat = stat.map_err(|error| Error::Io { path: path(), error: error.into() })?;
             if stat.st_nlink != 1 {
                 return Err(Error::Tampered { path: path(), problem: "it has other names" });
@@ -150,20 +150,16 @@ pub(super) fn open_dir(path: &Path) -> io::Result<OwnedFd> {
     walk(path, |_, _| Ok(()))
 }
 
-/// Makes a folder and those above it. Nothing on the way may be a symbolic link: a sandbox is to
+/// Makes a folder and those above it, with the mode of what they lie in. Nothing on the way may be a symbolic link: a sandbox is to
 /// have it as a mount, and must not choose what that is.
 pub(super) fn make_dir(path: &Path) -> Result<(), Error> {
-    let made = walk(path, |at, part| match mkdirat(at, part, Mode::from_raw_mode(0o777)) {
-        Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
+    let made = walk(path, |at, part| match mkdirat(at, part, Mode::RWXU) {
+        Ok(()) => Ok(fchmod(readable(&enter(at, part)?)?, mode_of(at, "", 0o7777)?)?),
+        Err(rustix::io::Errno::EXIST) => Ok(()),
         // Those above may be read-only, and are there.
         Err(_)
-            if rustix::fs::accessat(
-                at,
-                part,
-                rustix::fs::Access::EXISTS,
-                rustix::fs::AtFlags::empty(),
-            )
-            .is_ok() =>
+            if rustix::fs::accessat(at, part, rustix::fs::Access::EXISTS, AtFlags::empty())
+                .is_ok() =>
         {
             Ok(())
         }
@@ -185,12 +181,20 @@ pub(super) fn identity(path: &Path) -> io::Result<String> {
     Ok(stat.st_ino.to_string())
 }
 
-/// Makes an empty file in a folder, if there is nothing of that name.
+/// The permissions of something that git has made, of which these bits count.
+fn mode_of(dir: &OwnedFd, name: &str, bits: u32) -> io::Result<Mode> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
+    Ok(Mode::from_raw_mode(statat(dir, name, flags)?.st_mode & bits))
+}
+
+/// Makes an empty file in a folder of git's, if there is nothing of that name, with the mode of
+/// what git itself keeps there.
 pub(super) fn make_file(dir: &Path, name: &str) -> Result<(), Error> {
     let make = |dir: OwnedFd| {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        match openat(&dir, name, flags, Mode::from_raw_mode(0o666)) {
-            Ok(_) | Err(rustix::io::Errno::EXIST) => Ok(()),
+        match openat(&dir, name, flags, Mode::RUSR | Mode::WUSR) {
+            Ok(file) => Ok(fchmod(file, mode_of(&dir, "HEAD", 0o666)?)?),
+            Err(rustix::io::Errno::EXIST) => Ok(()),
             Err(error) => Err(error.into()),
         }
     };

@@ -88,6 +88,17 @@ pub enum Error {
         /// What it is.
         what: &'static str,
     },
+    /// Objects could not be packed.
+    #[error(
+        "{path:?} is damaged, so that its objects cannot be packed, and an agent could change \
+         them: {message}; \"git fsck\" there says what to mend, such as a branch that leads nowhere"
+    )]
+    Damaged {
+        /// The repository.
+        path: PathBuf,
+        /// What git said.
+        message: String,
+    },
     /// git did not end, or could not be started.
     #[error("git {command}: {error}")]
     Run {

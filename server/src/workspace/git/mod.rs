@@ -185,7 +185,7 @@ impl Repository {
 
     /// The same, which may take long.
     fn git_long<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<Vec<u8>, Error> {
-        let output = self.run_git(args, LONG)?;
+        let output = self.try_git_long(args)?;
         match output.code {
             Some(0) => Ok(output.stdout),
             _ => Err(failed(&command_of(args), &output)),
@@ -195,6 +195,11 @@ impl Repository {
     /// Runs git on the repository; that it fails is an answer.
     fn try_git<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<Output, Error> {
         self.run_git(args, TIMEOUT)
+    }
+
+    /// The same, which may take long.
+    fn try_git_long<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<Output, Error> {
+        self.run_git(args, LONG)
     }
 
     fn run_git<S: AsRef<OsStr>>(&self, args: &[S], timeout: Duration) -> Result<Output, Error> {

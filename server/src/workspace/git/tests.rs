@@ -6,7 +6,7 @@ mod sandbox;
 
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -324,4 +324,54 @@ fn a_worktree_removed_by_hand_is_forgotten_or_made_anew() {
     fs::remove_dir_all(world.admin(&worktree)).unwrap();
     world.remove(&worktree, true).unwrap();
     assert!(!world.root.exists());
+}
+
+#[test]
+fn a_branch_that_leads_nowhere_does_not_stand_against_a_worktree() {
+    let world = World::new();
+    fs::write(world.repo.join(".git/refs/heads/nowhere"), format!("{}\n", "1".repeat(40))).unwrap();
+    assert!(!try_git_at(&world.repo, &["repack", "-d", "-l", "-q"]).status.success());
+    let worktree = world.add();
+    let loose = git_at(&world.repo, &["count-objects"]);
+    assert!(loose.starts_with("0 objects"), "an agent could change them: {loose}");
+    world.commit_in(&world.root, "second");
+    assert_eq!(world.left(&worktree).unpushed.len(), 1);
+    assert_eq!(world.remove(&worktree, true).unwrap().kept, [BRANCH]);
+}
+
+#[test]
+fn objects_that_cannot_be_packed_stand_against_a_worktree_with_the_reason() {
+    let world = World::new();
+    fs::write(world.repo.join(".git/refs/heads/nowhere"), format!("{}\n", "1".repeat(40))).unwrap();
+    let blob = git_at(&world.repo, &["rev-parse", "HEAD:first"]);
+    let object = world.repo.join(".git/objects").join(&blob[..2]).join(&blob[2..]);
+    fs::remove_file(&object).unwrap();
+    fs::write(&object, "no object").unwrap();
+    let refused = world.open().add_worktree(&world.root, BRANCH).unwrap_err().to_string();
+    assert!(refused.contains("refs/heads/nowhere") && refused.contains("git fsck"), "{refused}");
+    assert_eq!(world.branches(), ["main", "nowhere"], "nothing was made");
+}
+
+#[test]
+fn what_is_made_in_a_repository_has_the_modes_that_git_gives() {
+    let world = World::new();
+    git_at(&world.repo, &["config", "core.sharedRepository", "group"]);
+    let git = world.repo.join(".git");
+    let mode = |path: &str| fs::metadata(git.join(path)).unwrap().permissions().mode() & 0o7777;
+    for (file, folder) in [(0o640, 0o750), (0o664, 0o2775)] {
+        for (path, mode) in [("HEAD", file), ("refs/heads", folder), ("logs/refs/heads", folder)] {
+            fs::set_permissions(git.join(path), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let worktree = world.add();
+        assert_eq!(mode("packed-refs"), file);
+        for made in ["refs/heads/substrat/w", "logs/refs/heads/substrat/w"] {
+            fs::remove_dir_all(git.join(made).parent().unwrap()).unwrap();
+        }
+        world.open().prepare(&worktree.name, BRANCH).unwrap();
+        for made in ["refs/heads/substrat/w", "logs/refs/heads/substrat"] {
+            assert_eq!(mode(made), folder, "{made}");
+        }
+        world.remove(&worktree, true).unwrap();
+        fs::remove_file(git.join("packed-refs")).unwrap();
+    }
 }

@@ -20,6 +20,9 @@ pub struct Worktree {
     pub is_branch_new: bool,
 }
 
+/// Most runs of git that pack some of the objects.
+const MAX_RUNS: usize = 1000;
+
 /// What became of a worktree's commits.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Removed {
@@ -59,8 +62,7 @@ impl Repository {
         if let Some((at, _)) = elsewhere {
             return Err(Error::BranchInUse { branch: branch.to_owned(), at: at.clone() });
         }
-        // Packed objects are read-only to who works there, loose ones are not.
-        self.git_long(&["repack", "-d", "-l", "-q"])?;
+        self.pack()?;
         let mut args: Vec<OsString> =
             ["worktree", "add", "--lock", "--reason", "a workspace"].map(OsString::from).to_vec();
         if known.iter().any(|(path, _)| path == root) {
@@ -79,6 +81,52 @@ impl Repository {
             }
             None => Err(taken()),
         }
+    }
+
+    /// Removes what there is of a worktree whose making was cut off, and in which nobody was. Its
+    /// branch stays.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Tampered`], or what the disk said.
+    pub fn clear(&self, root: &Path, worktree: &Worktree) -> Result<(), Error> {
+        admin::remove_dir(root)?;
+        admin::remove(&self.common_dir, &worktree.name)
+    }
+
+    /// Packs loose objects: packed ones are read-only to who works in a worktree, loose ones are
+    /// not.
+    fn pack(&self) -> Result<(), Error> {
+        let Err(error) = self.git_long(&["repack", "-d", "-l", "-q"]) else { return Ok(()) };
+        let Error::Failed { message, .. } = error else { return Err(error) };
+        // That goes by the branches, of which one may lead nowhere. This takes what is there: what
+        // one run packs, the next one removes.
+        let run = ["maintenance", "run", "--quiet", "--task=loose-objects"];
+        let mut before = usize::MAX;
+        for _ in 0..MAX_RUNS {
+            if self.try_git_long(&run)?.code != Some(0) {
+                break;
+            }
+            let count = self.count_loose()?;
+            if count == 0 {
+                tracing::warn!(repo = ?self.top, message, "packed a repository that is damaged");
+                return Ok(());
+            }
+            // The first run has removed nothing yet.
+            if before != usize::MAX && count >= before {
+                break;
+            }
+            before = count;
+        }
+        Err(Error::Damaged { path: self.top.clone(), message })
+    }
+
+    /// How many loose objects there are.
+    fn count_loose(&self) -> Result<usize, Error> {
+        let said = self.git(&["count-objects"])?;
+        let count =
+            said.split(|byte| *byte == b' ').next().and_then(|word| std::str::from_utf8(word).ok());
+        Ok(count.and_then(|word| word.parse().ok()).unwrap_or(usize::MAX))
     }
 
     /// Makes sure that git finds nothing to wait for in the repository, its worktrees included.
@@ -207,6 +255,8 @@ impl Repository {
             return Ok(Vec::new());
         }
         let mut args = vec!["rev-list".to_owned(), "--no-commit-header".to_owned()];
+        // Another branch that leads nowhere has none of them.
+        args.push("--ignore-missing".to_owned());
         args.extend([format!("--max-count={most}"), "--format=%h %s".to_owned()]);
         args.extend(tips.iter().cloned());
         args.extend(["--not".to_owned(), "--remotes".to_owned()]);

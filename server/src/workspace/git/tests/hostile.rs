@@ -1,7 +1,5 @@
 //! What an agent may leave behind, and what must not come of it on the host.
 
-use std::os::unix::fs::PermissionsExt;
-
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::*;
