@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use substrat_tests::harness::{Daemon, Said, say, substratctl, substratd};
+use substrat_tests::probe::eventually;
 use substrat_tests::repo::{self, git};
 
 fn exec(daemon: &Daemon, workspace: &str, script: &str) -> Said {
@@ -138,4 +139,109 @@ fn git_of_a_daemon_that_was_killed_is_ended() {
     daemon.start_again();
     assert_eq!(sleepers(), 0);
     done(&say(&home, &["workspace", "create", "wt", "--git", repo.to_str().unwrap()]));
+}
+
+#[test]
+fn a_pipe_that_an_agent_left_for_git_does_not_hold_a_deletion_up() {
+    let (daemon, _) = with_worktree();
+    done(&exec(&daemon, "wt", "mkfifo .gitignore"));
+    let said = say(&daemon.home, &["workspace", "delete", "wt"]);
+    assert_eq!(said.code, Some(5), "{said:?}");
+    assert!(said.stderr.contains(".gitignore\" is a pipe"), "{said:?}");
+    done(&say(&daemon.home, &["workspace", "delete", "wt", "--force"]));
+    assert_eq!(fs::read_dir(daemon.home.join("workspaces")).unwrap().count(), 0);
+}
+
+#[test]
+fn what_the_daemon_makes_in_a_repository_is_as_if_its_user_had_made_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().join("home");
+    let repo = repository(&home);
+    let mut command = std::process::Command::new("sh");
+    let daemon = substratd(&home);
+    command.args(["-c", "umask 022; exec \"$@\"", "sh"]).arg(daemon.get_program());
+    command.args(daemon.get_args());
+    for (name, value) in daemon.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let daemon = Daemon::run(&home, command).unwrap();
+    done(&say(&home, &["workspace", "create", "wt", "--git", repo.to_str().unwrap()]));
+    let made = [
+        "packed-refs",
+        "refs/heads/substrat/wt",
+        "refs/heads/substrat/wt/work",
+        "objects/info/packs",
+    ];
+    for path in made {
+        let mode = fs::metadata(repo.join(".git").join(path)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o044, 0o044, "{path}: {mode:o}");
+    }
+    drop(daemon);
+}
+
+/// A git that is cut off after it has made the worktree, before all files are there.
+const CUT_OFF: &str = r#"#!/bin/sh
+PATH=${PATH#*:}
+case "$*" in *"worktree add"*) ;; *) exec git "$@" ;; esac
+git "$@"
+eval "root=\${$(($# - 1))}"
+rm "$root/first"
+echo begun > "FOLDER/begun"
+sleep 86439
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worktree_whose_making_was_cut_off_is_finished_by_the_next_daemon() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().join("home");
+    let repo = repository(&home);
+    fs::write(repo.join("first"), "first").unwrap();
+    git(&repo, &["add", "first"]);
+    git(&repo, &["commit", "-qm", "first file"]);
+    let bin = folder.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    let begun = folder.path().join("begun");
+    mknodat(CWD, &begun, FileType::Fifo, Mode::RWXU, 0).unwrap();
+    fs::write(bin.join("git"), CUT_OFF.replace("FOLDER", folder.path().to_str().unwrap())).unwrap();
+    fs::set_permissions(bin.join("git"), PermissionsExt::from_mode(0o755)).unwrap();
+    let mut command = substratd(&home);
+    let path = std::env::var("PATH").unwrap();
+    command.env("PATH", format!("{}:{path}", bin.display()));
+    let mut daemon = Daemon::run(&home, command).unwrap();
+    let mut create = substratctl(&home);
+    create.args(["workspace", "create", "wt", "--git", repo.to_str().unwrap()]);
+    let mut create = create.stderr(std::process::Stdio::null()).spawn().unwrap();
+    let mut said = String::new();
+    fs::File::open(&begun).unwrap().read_to_string(&mut said).unwrap();
+    daemon.kill();
+    create.wait().unwrap();
+    let root = root(&daemon);
+    assert!(root.join(".git").exists() && !root.join("first").exists());
+    daemon.start_again();
+    eventually("it is finished", || {
+        !root.with_file_name("making").exists() && root.join("first").exists()
+    })
+    .await;
+    assert_eq!(done(&exec(&daemon, "wt", "git status --short; cat first")), "first");
+    done(&say(&home, &["workspace", "delete", "wt"]));
+    assert_eq!(git(&repo, &["branch", "--format=%(refname:short)"]), "main\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workspace_whose_worktree_was_cut_off_and_cannot_be_made_is_deleted() {
+    let (mut daemon, repo) = with_worktree();
+    daemon.kill();
+    let root = root(&daemon);
+    fs::write(root.with_file_name("making"), "").unwrap();
+    fs::rename(&repo, repo.with_file_name("elsewhere")).unwrap();
+    daemon.start_again();
+    eventually("it is deleted", || {
+        say(&daemon.home, &["workspace", "list", "-o", "json"]).json() == serde_json::json!({})
+    })
+    .await;
+    eventually("its folder is removed", || !root.exists()).await;
+    assert!(daemon.log().contains("cannot be made"));
 }

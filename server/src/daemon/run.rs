@@ -284,7 +284,7 @@ async fn serve(
     live.tell(handle.clone());
     let about = about(home, live.clone(), config, launcher.clone(), (report, took), tail);
     let api = Api::new(handle.clone(), files, launcher.clone(), about);
-    let mut beside = std::pin::pin!(beside(&launcher));
+    let mut beside = std::pin::pin!(beside(&launcher, api.clone()));
     let (stop, stopped) = oneshot::channel::<()>();
     let mut server = std::pin::pin!(api.serve(listener, &users, async move {
         // A dropped sender means the same.
@@ -358,10 +358,11 @@ async fn probe(launcher: &Launcher) {
     }
 }
 
-/// What is done beside serving: it says whether there is a sandbox, and looks after what falls to
-/// the daemon.
-async fn beside(launcher: &Launcher) -> Infallible {
-    let (never, ()) = tokio::join!(launcher.look_after(), probe(launcher));
+/// What is done beside serving: it says whether there is a sandbox, looks after what falls to the
+/// daemon, and finishes what an earlier daemon was making when it was killed.
+async fn beside(launcher: &Launcher, api: Api) -> Infallible {
+    let (never, (), ()) =
+        tokio::join!(launcher.look_after(), probe(launcher), api.finish_worktrees());
     never
 }
 

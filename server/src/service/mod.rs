@@ -10,6 +10,7 @@ mod exec;
 mod folder;
 mod incoming;
 mod layers;
+mod mend;
 mod provider;
 mod request;
 mod sandbox;

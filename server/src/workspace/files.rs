@@ -28,8 +28,8 @@ pub struct Files {
     socket: Option<PathBuf>,
     /// Runs git.
     pub(super) git: Arc<dyn Run>,
-    /// Held while a workspace is removed.
-    pub(super) removing: Locks,
+    /// Held while a workspace is made or removed.
+    pub(super) alone: Locks,
 }
 
 /// A place in a workspace: an open folder, and a path beneath it.
@@ -46,8 +46,8 @@ impl Files {
     /// Files of workspaces below `root`; `home` is the daemon's. Nobody runs git yet.
     pub fn new(root: impl Into<PathBuf>, home: impl Into<PathBuf>) -> Self {
         let git = Arc::new(Nobody);
-        let (root, home, removing) = (root.into(), home.into(), Locks::default());
-        Self { root, home, socket: None, git, removing }
+        let (root, home, alone) = (root.into(), home.into(), Locks::default());
+        Self { root, home, socket: None, git, alone }
     }
 
     /// The same, with somebody to run git.

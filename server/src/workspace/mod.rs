@@ -25,4 +25,4 @@ pub use kernel::unescape as unescape_mount;
 pub use mounts::open_real_any;
 pub use mounts::{Open, Unseen};
 pub use settings::{SandboxPolicy, SandboxReport, SandboxSettings};
-pub use worktrees::GitInside;
+pub use worktrees::{GitInside, Made};

@@ -5,6 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
+
 use super::Files;
 use super::git::{
     Error, Removed, Repository, Run, WorkLeft, Worktree, excludes, sandbox_environment,
@@ -43,6 +47,29 @@ fn worktree(git: &Git, root: &Path) -> Worktree {
     }
 }
 
+/// How far the making of a worktree came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Made {
+    /// It was not begun.
+    Not,
+    /// It was cut off.
+    InPart,
+    /// To its end.
+    Whole,
+}
+
+/// A file beside the root of a worktree that is being made.
+const MARK: &str = "making";
+
+fn mark(root: &Path) -> PathBuf {
+    root.with_file_name(MARK)
+}
+
+/// The folder of a workspace, in which its root lies.
+fn folder_of(root: &str) -> &str {
+    root.split('/').next().unwrap_or(root)
+}
+
 impl Files {
     /// Looks at a repository that a workspace is to be a worktree of. Calls block, here and below.
     ///
@@ -59,17 +86,46 @@ impl Files {
         Ok(Git { repo, branch, common_dir, identity, created_branch })
     }
 
-    /// Makes the worktree of a workspace. One that is there is fine.
+    /// Makes the worktree of a workspace. One that is there is fine, and one that was cut off is
+    /// made anew.
     ///
     /// # Errors
     ///
     /// What git can say against it.
     pub fn add_worktree(&self, git: &Git, root: &str) -> Result<(), Error> {
-        let root = self.worktree_root(root)?;
-        let made = repository(&self.git, git)?.add_worktree(&root, &git.branch)?;
-        match made.name == worktree(git, &root).name {
-            true => Ok(()),
-            false => Err(Error::RootTaken { root, repository: PathBuf::from(&git.repo) }),
+        self.alone.alone(&format!("making {root}"), || {
+            let at = self.worktree_root(root)?;
+            let repository = repository(&self.git, git)?;
+            let mark = mark(&at);
+            let failed = |error| Error::Io { path: mark.clone(), error };
+            if mark.exists() {
+                repository.clear(&at, &worktree(git, &at))?;
+            }
+            let top = self.make_root(folder_of(root)).map_err(failed)?;
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let made = openat(&top, MARK, flags, Mode::RUSR | Mode::WUSR);
+            made.map_err(|error| failed(error.into()))?;
+            let made = repository.add_worktree(&at, &git.branch)?;
+            if made.name != worktree(git, &at).name {
+                return Err(Error::RootTaken { root: at, repository: PathBuf::from(&git.repo) });
+            }
+            unlinkat(&top, MARK, AtFlags::empty()).map_err(|error| failed(error.into()))
+        })
+    }
+
+    /// How far the making of a worktree came. One that its owner removed was made: its repository
+    /// knows it.
+    pub fn made(&self, git: &Git, root: &str) -> Made {
+        let Ok(at) = self.worktree_root(root) else { return Made::Whole };
+        let known = Path::new(&git.common_dir).join("worktrees").join(worktree(git, &at).name);
+        let folder = Dir::open_ambient_dir(&at, ambient_authority());
+        let is_empty = folder.map(|dir| dir.entries().is_ok_and(|mut all| all.next().is_none()));
+        match is_empty {
+            _ if mark(&at).exists() => Made::InPart,
+            Ok(false) => Made::Whole,
+            _ if known.exists() => Made::Whole,
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Made::Whole,
+            Ok(true) | Err(_) => Made::Not,
         }
     }
 
@@ -92,10 +148,9 @@ impl Files {
     /// What git or the disk said.
     pub fn remove_workspace(&self, root: &str, git: Option<&Git>) -> io::Result<Option<String>> {
         // The roots of children lie in that of their parent. No name of a folder has a slash.
-        let folder = root.split('/').next().unwrap_or(root);
-        let removed = || self.removing.alone(folder, || self.remove_root(root));
+        let removed = || self.alone.alone(folder_of(root), || self.remove_root(root));
         let Some(git) = git else { return removed().map(|()| None) };
-        self.removing.alone(&git.common_dir, || {
+        self.alone.alone(&git.common_dir, || {
             let left = match self.remove_worktree(git, root) {
                 Ok(gone) => {
                     if !gone.kept.is_empty() {
