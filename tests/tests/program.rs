@@ -464,3 +464,18 @@ for turn in turns():
     shop.daemon.signal(Signal::KILL);
     shop.gone("a").await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_that_a_program_is_not_offered_is_refused_as_an_unknown_one() {
+    let shop = Shop::open(&[]).await;
+    let program = r#"
+for turn in turns():
+    said = call("run_command", command="touch made")
+    done(said["error"])
+"#;
+    shop.python("a", program).await;
+    let said = shop.client.ask("a", "go").await.unwrap();
+    assert!(said.starts_with("no tool \"run_command\"; there are: "), "{said}");
+    assert!(!said["no tool \"run_command\"".len()..].contains("run_command"), "{said}");
+    assert!(!shop.root.join("made").exists());
+}

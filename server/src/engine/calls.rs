@@ -22,6 +22,7 @@ use crate::provider::Objection;
 const UNKNOWN: &str = "[Interrupted: outcome unknown]";
 /// The tool whose instructions a provider looks at first.
 const SPAWN: &str = "spawn_agent";
+const RUN: &str = "run_command";
 /// The tools that show folders, which are looked for first.
 const SHOWING: [&str; 3] = ["create_workspace", "link_dir", "link_from"];
 
@@ -187,6 +188,7 @@ impl Handle {
         let objection = match tool {
             SPAWN => self.objection(agent, &args).await,
             tool if SHOWING.contains(&tool) => self.unseen(agent, tool, &args).await,
+            RUN => self.withheld(agent).await,
             _ => None,
         };
         let output = self.shared.outputs.get(agent);
@@ -228,6 +230,18 @@ impl Handle {
             }
             Objection::Model(problem) => Rejection::ModelInvalid { name: new.name, problem },
         })
+    }
+
+    /// Refuses the tool that runs commands to who has one of its own: it is not offered.
+    async fn withheld(&self, agent: AgentId) -> Option<Rejection> {
+        let handle = self.clone();
+        let looked = move |state: &State| {
+            let agent = state.agent(agent).filter(|agent| agent.workspace.is_some())?;
+            let known: Vec<_> = handle.offered(agent).iter().map(|tool| tool.name).collect();
+            let is_offered = known.contains(&RUN);
+            (!is_offered).then(|| Rejection::ToolUnknown { name: RUN.to_owned(), known })
+        };
+        self.read(looked).await.ok()?
     }
 
     /// What keeps folders from being shown as a tool is to show them.

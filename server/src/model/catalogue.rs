@@ -58,7 +58,7 @@ macro_rules! tools {
                     },)+
                     _ => Err(Rejection::ToolUnknown {
                         name: name.to_owned(),
-                        known: &[$($text),+],
+                        known: vec![$($text),+],
                     }),
                 }
             }

@@ -102,8 +102,8 @@ pub enum Rejection {
     ToolUnknown {
         /// What was asked for.
         name: String,
-        /// Those that there are.
-        known: &'static [&'static str],
+        /// Those that there are, for the agent if there is one.
+        known: Vec<&'static str>,
     },
     /// The arguments of a tool call are not those of the tool.
     #[error("bad arguments for {tool}: {problem}")]

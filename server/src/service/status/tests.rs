@@ -47,7 +47,7 @@ fn rejections() -> Vec<Rejection> {
         Rejection::ProviderUnknown { name: text(), known: vec!["scripted".into(), "x".into()] },
         Rejection::ScriptInvalid { name: text(), problem: "it has no fn turn".into() },
         Rejection::ModelInvalid { name: text(), problem: "no command line was given".into() },
-        Rejection::ToolUnknown { name: text(), known: &["poke", "subscribe"] },
+        Rejection::ToolUnknown { name: text(), known: vec!["poke", "subscribe"] },
         Rejection::ArgumentsInvalid { tool: "poke", problem: "missing field `agent_name`".into() },
         Rejection::NotANeighbour { sender: name(), recipient: text() },
         Rejection::UserNotReachable { sender: name() },
