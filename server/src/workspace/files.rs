@@ -145,12 +145,8 @@ impl Files {
         if !real.is_dir() {
             return Err(LINK_NOT_A_FOLDER);
         }
-        let home = self.home.canonicalize().unwrap_or_else(|_| self.home.clone());
-        if real.starts_with(&home) || home.starts_with(&real) {
-            return Err(LINK_IN_HOME);
-        }
-        if self.socket.as_ref().is_some_and(|socket| socket.starts_with(&real)) {
-            return Err("it holds the daemon's socket");
+        if let Some(problem) = self.shows_daemon(&real) {
+            return Err(problem);
         }
         if !matches!(kernel::shown_by(&real), Ok(None)) {
             return Err("it shows a filesystem of the kernel, such as /proc or /sys");
@@ -159,6 +155,16 @@ impl Files {
             Ok(path) => Ok(path),
             Err(_) => Err("its name is not UTF-8"),
         }
+    }
+
+    /// What of the daemon a host folder would show, by its path without symbolic links.
+    pub(super) fn shows_daemon(&self, real: &Path) -> Option<&'static str> {
+        let home = self.home.canonicalize().unwrap_or_else(|_| self.home.clone());
+        if real.starts_with(&home) || home.starts_with(real) {
+            return Some(LINK_IN_HOME);
+        }
+        let shows_socket = self.socket.as_ref().is_some_and(|socket| socket.starts_with(real));
+        shows_socket.then_some("it holds the daemon's socket")
     }
 
     /// Opens the folder that a normal path lies in. One that is missing in a workspace is made, if

@@ -78,6 +78,10 @@ impl Files {
             }
             Source::Host(path) => {
                 let open = open_real(Path::new(path))?;
+                // The daemon may have another home or socket than when it was linked.
+                if let Some(problem) = self.shows_daemon(Path::new(path)) {
+                    return Err(io::Error::other(problem));
+                }
                 match kernel::shown_by(Path::new(path))? {
                     None => Ok(open),
                     Some(at) => {

@@ -65,3 +65,14 @@ fn what_vanished_is_named() {
     let refused = format!("docs: the folder {docs:?}: it is no folder, or a symbolic link");
     assert_eq!(shown(&world), Err(refused));
 }
+
+#[test]
+fn a_link_made_before_the_socket_lay_in_it_is_not_shown() {
+    let mut world = World::new();
+    let docs = world.link("docs", Access::ReadOnly);
+    assert!(shown(&world).is_ok());
+    fs::create_dir(docs.join("run")).unwrap();
+    world.files = world.files.hiding(Some(&docs.join("run/s.sock")));
+    let refused = format!("docs: the folder {docs:?}: it holds the daemon's socket");
+    assert_eq!(shown(&world), Err(refused));
+}
