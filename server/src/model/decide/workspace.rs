@@ -7,8 +7,8 @@ use crate::model::environment;
 use crate::model::git_file::git_file;
 use crate::model::workspace::{mount_path, normal_path};
 use crate::model::{
-    Access, AgentId, Limits, Link, Name, NewView, NewWorkspace, Outcome, Rejection, Source, State,
-    View, Workspace, WorkspaceCreated, WorkspaceDeleted, WorkspaceId, WorkspaceLinked,
+    Access, AgentId, Limits, Link, Name, NewView, NewWorkspace, Outcome, Rejection, Short, Source,
+    State, View, Workspace, WorkspaceCreated, WorkspaceDeleted, WorkspaceId, WorkspaceLinked,
     WorkspaceUnlinked, WorkspaceUpdated, World,
 };
 
@@ -99,6 +99,17 @@ impl<'a> Plan<'a, '_> {
         }
         let subdir = normal_path(&new.subdir)?;
         self.state.check_git_file(of, &subdir)?;
+        let seen = self.state.workspace_world(of).at(&subdir);
+        if new.access > seen.map_or(Access::ReadWrite, |seen| seen.access) {
+            let at = match subdir.as_str() {
+                "" => "all of it".to_owned(),
+                subdir => Short(subdir).to_string(),
+            };
+            return Err(Rejection::WorkspaceInvalid {
+                problem: format!("{at} is read-only in {:?}", of.name.as_str()),
+                hint: "make the view read-only, or have that linked for writing first",
+            });
+        }
         Ok(View { of: of.id, subdir, access: new.access })
     }
 

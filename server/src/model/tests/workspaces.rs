@@ -92,13 +92,33 @@ fn a_view_shows_a_folder_of_another_workspace_with_the_links_in_it() {
     // It follows what it shows, and has links of its own.
     world.host_link("desk", "/srv/new", "src/new", ReadWrite);
     world.host_link("look", "/srv/own", "own", ReadWrite);
-    world.view("deep", "look", "docs/api", ReadWrite);
+    world.view("deep", "look", "docs/api", ReadOnly);
     assert_eq!(world.mounts("look")[2..], ["new /srv/new ro", "own /srv/own rw"]);
     assert_eq!(world.mounts("deep"), [" /srv/docs/api ro"]);
     let unlink =
         Command::UnlinkDirectory { workspace: "desk".into(), mount_path: "src/docs".into() };
     world.run(unlink).unwrap();
     assert_eq!(world.mounts("deep"), [format!(" {root}/src/docs/api ro")]);
+}
+
+#[test]
+fn a_view_for_writing_of_what_is_only_read_is_refused() {
+    let mut world = World::new(4);
+    world.desk("desk");
+    world.host_link("desk", "/srv/docs", "docs", ReadOnly);
+    world.view("look", "desk", "src", ReadOnly);
+    for (of, subdir, named) in [
+        ("desk", "docs", "\"docs\" is read-only in \"desk\""),
+        ("desk", "docs/api", "\"docs/api\" is read-only"),
+        ("look", "", "all of it is read-only in \"look\""),
+    ] {
+        let view = Some(NewView { of: of.into(), subdir: subdir.into(), access: ReadWrite });
+        let no = world.make(NewWorkspace { view, ..NewWorkspace::named("x") }).unwrap_err();
+        assert!(no.to_string().contains(named), "{no}");
+    }
+    // Around it, it may be written.
+    world.view("all", "desk", "", ReadWrite);
+    assert!(world.mounts("all")[1].ends_with("docs ro"));
 }
 
 #[test]

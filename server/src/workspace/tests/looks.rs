@@ -199,7 +199,7 @@ fn a_view_of_a_folder_that_is_not_there_is_refused_and_none_is_made() {
     }
     assert_eq!(fs::read_dir(disk.root()).unwrap().count(), 1);
     // One that is there because a link lies in it is one.
-    disk.link("w", &disk.host("host"), "a/b", Access::ReadOnly).unwrap();
+    disk.link("w", &disk.host("host"), "a/b", Access::ReadWrite).unwrap();
     disk.view("look", "w", "a").unwrap();
     disk.view("inside", "w", "a/b").unwrap();
     assert_eq!(disk.open_all(), Ok(()));
@@ -221,7 +221,7 @@ fn a_link_says_where_it_is_to_be_unlinked() {
     let mut disk = Disk::new();
     let host = disk.host("host");
     fs::create_dir_all(host.join("sub")).unwrap();
-    disk.link("w", &host, "a/b", Access::ReadOnly).unwrap();
+    disk.link("w", &host, "a/b", Access::ReadWrite).unwrap();
     disk.view("look", "w", "a").unwrap();
     disk.view("inside", "w", "a/b/sub").unwrap();
     fs::remove_dir_all(&host).unwrap();
