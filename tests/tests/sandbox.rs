@@ -128,6 +128,12 @@ fn without_a_sandbox_nothing_claims_to_be_enforced() {
         (ends("AGENT"), ends("bare"), ends("prog")),
         ("SANDBOX".into(), "-".into(), "OFF".into())
     );
+    let listed = say(&home, &["session", "list"]);
+    let marks = done(&listed).lines().map(|row| row.split_whitespace().last().unwrap());
+    let mut marks: Vec<_> = marks.collect();
+    marks.sort_unstable();
+    assert_eq!(marks, ["-", "OFF", "OFF", "SANDBOX"], "{listed:?}");
+    assert!(listed.stderr.starts_with("warning: sandbox preferred, but OFF"), "{listed:?}");
     let tree = say(&home, &["agent", "list", "--tree"]);
     assert_eq!(done(&tree).matches(", sandbox OFF").count(), 2, "{tree:?}");
     assert!(done(&say(&home, &["agent", "inspect", "prog"])).contains(&off));

@@ -1,12 +1,16 @@
 //! `substratctl session`: low-level control of sessions.
 
+use std::collections::BTreeMap;
+
 use clap::Subcommand;
 use substrat_proto::v1;
 
 use super::Context;
+use super::agent::list;
 use crate::client::request_id;
 use crate::error::Error;
 use crate::output::{Table, line, short_id};
+use crate::sandbox::{self, Column};
 use crate::time;
 
 /// Low-level control of sessions.
@@ -48,7 +52,9 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Error
                     break;
                 }
             }
-            context.output.response(&found, |found| table(context, &found.sessions))
+            let agents = list::all(&client, true).await?.agents;
+            context.output.response(&found, |found| table(context, &found.sessions, &agents))?;
+            sandbox::warn(&client).await
         }
         Command::Show(Args { session }) => {
             let request = v1::GetSessionRequest { session };
@@ -86,17 +92,24 @@ fn state_word(session: &v1::Session) -> &'static str {
     }
 }
 
-fn table(context: &Context, sessions: &[v1::Session]) {
-    let mut table = Table::new(&["SESSION", "AGENT", "STATE", "PROVIDER", "EVENTS", "CREATED"]);
+fn table(context: &Context, sessions: &[v1::Session], agents: &[v1::Agent]) {
+    let agents: BTreeMap<_, _> = agents.iter().map(|agent| (agent.id.as_str(), agent)).collect();
+    let sandbox_of = |session: &v1::Session| {
+        agents.get(session.agent_id.as_str()).and_then(|agent| agent.sandbox.as_ref())
+    };
+    let sandboxes = Column::of(sessions.iter().map(sandbox_of));
+    let headings = &["SESSION", "AGENT", "STATE", "PROVIDER", "EVENTS", "CREATED", "SANDBOX"];
+    let mut table = Table::new(sandboxes.headings(headings));
     for session in sessions {
-        table.row(vec![
+        let cells = vec![
             short_id(&session.id),
             session.agent_path.clone(),
             state_word(session).to_owned(),
             session.provider.clone(),
             session.event_count.to_string(),
             time::ago(session.create_time.as_ref()),
-        ]);
+        ];
+        table.row(sandboxes.cells(cells, sandbox_of(session)));
     }
     table.print(context.output, "no sessions; an agent has one");
 }

@@ -5,7 +5,7 @@ mod budget;
 mod create;
 mod govern;
 mod inspect;
-mod list;
+pub(crate) mod list;
 mod log;
 mod send;
 mod show;
