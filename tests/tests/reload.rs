@@ -62,3 +62,24 @@ fn a_provider_is_there_after_a_reload_and_no_turn_is_disturbed() {
     daemon.ctl_ok(&["agent", "send", "waits", "again"]);
     assert!(daemon.stop());
 }
+
+#[test]
+fn a_turn_that_fails_since_its_provider_is_of_another_kind_says_so() {
+    let daemon = Daemon::start();
+    let path = daemon.home.join("config.toml");
+    let section = |kind: &str| format!("[providers.odd]\nkind = \"{kind}\"\n");
+    let reload = |kind: &str| {
+        std::fs::write(&path, section(kind)).unwrap();
+        daemon.ctl_ok(&["daemon", "reload"]);
+    };
+    reload("scripted");
+    let create = ["agent", "create", "a", "--provider", "odd", "--instructions", ECHO];
+    daemon.ctl_ok(&create);
+    assert_eq!(daemon.ctl_ok(&["agent", "send", "a", "hi"]), "you said: hi\n");
+    reload("program");
+    let said = say(&daemon.home, &["agent", "send", "a", "hi"]);
+    let note = "before a reload its provider \"odd\" was of the kind \"scripted\"";
+    assert!(said.stderr.contains(note), "{said:?}");
+    reload("scripted");
+    assert_eq!(daemon.ctl_ok(&["agent", "send", "a", "hi"]), "you said: hi\n");
+}

@@ -309,10 +309,31 @@ impl Task {
             output: output.clone(),
             cancel: cancel.clone(),
         });
-        let mut prompt = prompt.clone();
+        let prompt = prompt.clone();
         if let Some(link) = attempts.stand_in() {
             return self.stand_in(link, prompt, io).await;
         }
+        let ended = self.own_attempt(attempts, prompt, io).await;
+        ended.map_err(|failure| self.with_kind(failure))
+    }
+
+    /// A failure that does not pass, with what may be behind it.
+    fn with_kind(&self, mut failure: Failure) -> Failure {
+        let own = &self.owner.provider;
+        let was = self.handle.providers().get(own).and_then(|entry| entry.was);
+        if let (FailureClass::Permanent, Some(kind)) = (failure.class, was) {
+            let note = format!(" (before a reload its provider {own:?} was of the kind {kind:?})");
+            failure.message.push_str(&note);
+        }
+        failure
+    }
+
+    async fn own_attempt(
+        &mut self,
+        attempts: &Attempts,
+        mut prompt: Prompt,
+        io: Arc<Io>,
+    ) -> Result<Ended, Failure> {
         self.be_open().await?;
         let Some(open) = &mut self.open else {
             return Err(Failure::permanent("the session is not open"));

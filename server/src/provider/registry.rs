@@ -144,6 +144,10 @@ pub struct Entry {
     pub common: Common,
     /// Its section as a whole, by which a change is known.
     section: Table,
+    /// Its kind; none in a test.
+    kind: Option<&'static str>,
+    /// The kind that it had before the configuration was last read with another.
+    pub was: Option<&'static str>,
 }
 
 impl Entry {
@@ -163,6 +167,7 @@ struct Planned {
     make: Make,
     common: Common,
     section: Table,
+    kind: &'static str,
 }
 
 /// Reads the sections of a configuration, by name.
@@ -212,7 +217,7 @@ fn plan(name: &str, section: Table) -> Result<Planned, Problem> {
         Problem::new("kind", format!("{problem}; one of these fits: {}", known.join(", ")))
     })?;
     let of = Section { name: name.into(), kind: kind.name, common: common.clone(), table };
-    Ok(Planned { make: (kind.read)(&of)?, common, section })
+    Ok(Planned { make: (kind.read)(&of)?, common, section, kind: kind.name })
 }
 
 impl Plan {
@@ -225,6 +230,10 @@ impl Plan {
                 provider: (planned.make)(settings),
                 common: planned.common.clone(),
                 section: planned.section.clone(),
+                kind: Some(planned.kind),
+                was: before.get(name).and_then(|entry| {
+                    entry.kind.filter(|kind| *kind != planned.kind).or(entry.was)
+                }),
             });
             (name.clone(), entry)
         };
@@ -272,7 +281,8 @@ impl Registry {
     /// A registry of providers with the usual settings.
     pub fn of(providers: impl IntoIterator<Item = Arc<dyn Provider>>) -> Self {
         let entries = providers.into_iter().map(|provider| {
-            let entry = Entry { common: Common::default(), section: Table::new(), provider };
+            let (common, section) = (Common::default(), Table::new());
+            let entry = Entry { common, section, provider, kind: None, was: None };
             (entry.provider.info().name, entry)
         });
         Self::new(entries.collect())
