@@ -121,7 +121,8 @@ async fn play(output: Output, stage: &Stage, source: &Path) -> Result<(), Error>
     show_recovery(&client).await?;
 
     step(5, "The team goes on by itself");
-    let events = watch(&client, before + 1).await?;
+    // From what was seen, since the team went on until the daemon was gone.
+    let events = watch(&client, team.seen + 1).await?;
     team.follow(events, |team| team.reported).await?;
     let report = take_report(&client).await?;
 
@@ -209,6 +210,8 @@ struct Team {
     answered: u32,
     reported: bool,
     quiet: bool,
+    /// Sequence of the last event.
+    seen: u64,
 }
 
 impl Team {
@@ -223,7 +226,10 @@ impl Team {
             let next = tokio::time::timeout_at(deadline.into(), events.message()).await;
             let next = next.map_err(|_| Error::failed("the team did not get anywhere"))?;
             match next?.and_then(|response| response.event) {
-                Some(event) => self.see(&event)?,
+                Some(event) => {
+                    self.seen = event.sequence;
+                    self.see(&event)?;
+                }
                 None => return Err(Error::failed("the events ended")),
             }
         }
