@@ -137,9 +137,17 @@ fn summary(event: &v1::Event) -> String {
             let of = text("limit").map(|limit| format!("of {limit}"));
             keys.iter().filter_map(|key| text(key)).chain(of).collect()
         }
-        "turn.stderr" => text("text").into_iter().collect(),
+        "turn.said" | "turn.notice" | "turn.stderr" => text("text").into_iter().collect(),
         "process.exited" => [text("status"), text("reason")].into_iter().flatten().collect(),
         "limit.hit" => [text("limit"), text("detail")].into_iter().flatten().collect(),
+        "turn.stalled" => {
+            let silent = text("silent_ms").map(|silent| format!("{silent} ms"));
+            silent.into_iter().chain(text("tool")).collect()
+        }
+        "tool_use.ended" => ["tool", "output"].iter().filter_map(|key| text(key)).collect(),
+        "permission.answered" => {
+            ["decision", "by", "reason"].iter().filter_map(|key| text(key)).collect()
+        }
         "sandbox.off" => text("reason").into_iter().collect(),
         "tool_call.result" => [text("tool"), text("error")].into_iter().flatten().collect(),
         _ => {

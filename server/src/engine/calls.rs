@@ -191,6 +191,8 @@ impl Handle {
             RUN => self.withheld(agent).await,
             _ => None,
         };
+        // While a tool runs, its caller is not expected to say anything.
+        let _waits = self.shared.pulses.wait(agent);
         let output = self.shared.outputs.get(agent);
         let (waiter, told) = oneshot::channel();
         let tool = tool.into();
@@ -274,7 +276,7 @@ impl Handle {
 }
 
 /// Spreads consecutive numbers over all 64 bits, each to another (splitmix64).
-fn mix(number: u64) -> u64 {
+pub(super) fn mix(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -11,9 +11,12 @@ use rustc_hash::FxHashMap;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
+use super::attendance::Attendance;
 use super::calls::Calls;
 use super::core::{Core, Release, Staged};
 use super::handle::{Answer, Done, Errand, Handle, Input, Refusal, Report, Shared, Told};
+use super::permission::Questions;
+use super::pulse::Pulses;
 use super::runner::Runners;
 use super::{Archive, CheckpointDone, Clock, Feed, Limits, Outputs, Parts, Sink, ToolSockets};
 use crate::journal::{self, Completion, Journal};
@@ -82,6 +85,7 @@ pub(super) struct Driver {
     pub(super) files: Files,
     pub(super) shells: Arc<dyn super::Shells>,
     pub(super) calls: Calls,
+    pub(super) questions: Questions,
     answers: FxHashMap<MessageId, Vec<oneshot::Sender<Answer>>>,
     inputs: mpsc::Receiver<Input>,
     reports: mpsc::UnboundedReceiver<Report>,
@@ -120,6 +124,9 @@ impl Engine {
             archive,
             providers: parts.providers,
             files: parts.files.clone(),
+            shells: parts.shells.clone(),
+            pulses: Pulses::default(),
+            attendance: Attendance::default(),
             draining: watch::Sender::new(false),
             calls: AtomicU64::new(ids.next_u128() as u64),
             history_bytes: parts.limits.history_bytes,
@@ -134,6 +141,7 @@ impl Engine {
             files: parts.files,
             shells: parts.shells,
             calls: Calls::default(),
+            questions: Questions::default(),
             answers: FxHashMap::default(),
             inputs,
             reports,
@@ -310,6 +318,8 @@ impl Driver {
                 }));
             }
             Report::Call(new) => self.call(new),
+            Report::Marked(marked) => self.marked(marked),
+            Report::Ask(ask) => self.ask(ask),
             Report::CallerLeft(agent) => self.caller_left(agent),
             Report::ErrandOver => self.errands = self.errands.saturating_sub(1),
             Report::SetPolicy(policy) => {

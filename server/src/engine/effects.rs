@@ -46,6 +46,9 @@ impl Driver {
             Effect::ReturnCall { call, seq, result } => {
                 self.calls.end(call, seq, &result.map_err(CallError::Failed));
             }
+            Effect::ReturnPermission { permission, seq, answer } => {
+                self.return_permission(permission, seq, answer);
+            }
             Effect::RunTool { agent, turn, call, tool: Tool::RunCommand(args), world } => {
                 self.run_command((agent, turn, call), args, world);
             }

@@ -5,10 +5,14 @@ use std::sync::atomic::AtomicU64;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::attendance::Attendance;
 use super::calls::NewCall;
 use super::core::Tell;
 use super::output::Outputs;
-use super::{Archive, CheckpointDone, Feed};
+use super::permission::Ask;
+use super::pulse::Pulses;
+use super::telling::Marked;
+use super::{Archive, CheckpointDone, Feed, Shells};
 use crate::model::{
     Agent, AgentId, Answered, CallFailure, Command, Excess, FailureClass, Json, Outcome, Policy,
     Rejection, Request, State, ToolSpec, TurnId, offered,
@@ -125,6 +129,10 @@ pub(super) enum Report {
         told: oneshot::Sender<()>,
     },
     Call(NewCall),
+    /// Something that a backend does, with its place in the output.
+    Marked(Marked),
+    /// A backend asks something.
+    Ask(Ask),
     /// The core works by this from now on.
     SetPolicy(Policy),
     /// A caller of this agent's tools went away without waiting for the result.
@@ -182,6 +190,9 @@ pub(super) struct Shared {
     pub(super) archive: Arc<dyn Archive>,
     pub(super) providers: Registry,
     pub(super) files: Files,
+    pub(super) shells: Arc<dyn Shells>,
+    pub(super) pulses: Pulses,
+    pub(super) attendance: Attendance,
     pub(super) draining: watch::Sender<bool>,
     pub(super) calls: AtomicU64,
     pub(super) history_bytes: usize,
@@ -306,6 +317,11 @@ impl Handle {
     /// The outputs of running turns.
     pub fn outputs(&self) -> &Outputs {
         &self.shared.outputs
+    }
+
+    /// Whether nothing has been heard of an agent's backend for long.
+    pub fn is_silent(&self, agent: AgentId) -> bool {
+        self.shared.pulses.is_silent(agent)
     }
 
     /// Older events.

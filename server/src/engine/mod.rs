@@ -14,6 +14,7 @@
 //! when it is durable, in order.
 
 mod attempts;
+mod attendance;
 mod calls;
 mod clock;
 mod core;
@@ -23,20 +24,25 @@ mod feed;
 mod handle;
 mod history;
 mod output;
+mod permission;
+mod pulse;
 mod runner;
 mod shell;
+mod telling;
 #[cfg(test)]
 mod tests;
+mod turn_io;
 
 use std::io;
 use std::sync::Arc;
 
 pub use self::core::{Core, Record, Release, Staged, Tell};
+pub use attendance::Attending;
 pub use clock::{Clock, RandomIds, now};
 pub use driver::{Ended, Engine, Fatal};
 pub use feed::{Behind, Feed};
 pub use handle::{Answer, CallEnd, CallError, Draining, Handle, Refusal, Waiting};
-pub use output::{Item, Outputs, TurnOutput, Unread};
+pub use output::{Item, Mark, Outputs, TurnOutput, Unread};
 pub use shell::{LaunchedShells, Met, NoShells, Ran, Shells};
 
 use crate::model::{AgentId, Commit, Entry, SessionId};

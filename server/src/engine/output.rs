@@ -4,7 +4,7 @@
 //! that a watcher can weave it into the events without a delta ever overtaking one.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustc_hash::FxHashMap;
 use tokio::sync::Notify;
@@ -29,10 +29,34 @@ pub enum Item {
         /// The text.
         text: Box<str>,
     },
+    /// Pieces of a kind are void, and a text stands in their place.
+    Replaced {
+        /// Number of the first of them.
+        from: u64,
+        /// Number of the first piece after them.
+        to: u64,
+        /// Which kind.
+        kind: OutputKind,
+        /// What stands in their place; empty for nothing.
+        text: Box<str>,
+    },
     /// A tool call stands here: its `tool_call.invoked` comes before what follows.
     Call(CallId),
     /// An event with this sequence comes before what follows.
     After(u64),
+    /// The same of an event that is not decided yet.
+    Mark(Mark),
+}
+
+/// The sequence of an event, as soon as it is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Mark(Arc<OnceLock<u64>>);
+
+impl Mark {
+    /// The sequence.
+    pub fn seq(&self) -> Option<u64> {
+        self.0.get().copied()
+    }
 }
 
 #[derive(Default)]
@@ -73,8 +97,8 @@ impl TurnOutput {
         self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a piece of output.
-    pub fn push_delta(&self, kind: OutputKind, text: &str) {
+    /// Adds a piece of output, and returns its number.
+    pub fn push_delta(&self, kind: OutputKind, text: &str) -> u64 {
         let mut buffer = self.buffer();
         let index = buffer.deltas;
         buffer.deltas += 1;
@@ -83,6 +107,42 @@ impl TurnOutput {
         buffer.trim();
         drop(buffer);
         self.changed.notify_waiters();
+        index
+    }
+
+    /// Puts a text in place of the pieces of a kind from one on.
+    pub fn replace(&self, from: u64, kind: OutputKind, text: &str) {
+        let mut buffer = self.buffer();
+        let to = buffer.deltas;
+        buffer.bytes += text.len();
+        buffer.items.push_back(Item::Replaced { from, to, kind, text: text.into() });
+        buffer.trim();
+        drop(buffer);
+        self.changed.notify_waiters();
+    }
+
+    /// Adds the mark of an event that is to be decided.
+    pub fn mark(&self) -> Mark {
+        let mark = Mark::default();
+        self.push_mark(Item::Mark(mark.clone()));
+        mark
+    }
+
+    /// Says which event a mark is of.
+    pub fn settle(&self, mark: &Mark, seq: u64) {
+        // One that is settled stays so.
+        let _ = mark.0.set(seq);
+        self.changed.notify_waiters();
+    }
+
+    /// Waits until a mark is settled.
+    pub async fn settled(&self, mark: &Mark) {
+        let changed = self.changed.notified();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        if mark.seq().is_none() {
+            changed.await;
+        }
     }
 
     /// Adds a mark.
@@ -126,7 +186,7 @@ impl Buffer {
         while self.bytes > MAX_BYTES || self.items.len() > MAX_ITEMS {
             let Some(item) = self.items.pop_front() else { return };
             self.dropped += 1;
-            if let Item::Delta { text, .. } = item {
+            if let Item::Delta { text, .. } | Item::Replaced { text, .. } = item {
                 self.bytes -= text.len();
             }
         }

@@ -5,11 +5,10 @@
 
 use std::hash::BuildHasher;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -17,22 +16,17 @@ use tokio_util::task::TaskTracker;
 
 use super::attempts::{Attempts, Link, Next, with_all, with_missed};
 use super::handle::{Errand, Handle, Report};
-use super::history;
 use super::output::TurnOutput;
+use super::pulse::{Beating, Patience, Watched, watched};
+use super::telling::Telling;
+use super::turn_io::Io;
 use super::{ToolSocket, ToolSockets};
 use crate::model::{
-    AgentId, Command, FailureClass, Json, LimitKind, Message, Name, Saved, SessionId, ToolSpec,
-    TurnEnd, TurnId, Usage, World,
+    AgentId, Command, FailureClass, Message, Name, Saved, SessionId, Told, ToolSpec, TurnEnd,
+    TurnId, World,
 };
-use crate::provider::history::History;
 use crate::provider::registry::Entry;
-use crate::provider::{
-    Capabilities, Ended, Failure, Instance, OutputKind, Prompt, Provider, Spec, TurnIo,
-};
-
-/// How long a process has between two steps towards its end, and while the daemon stops.
-const PATIENCE: Duration = Duration::from_secs(5);
-const HURRY: Duration = Duration::from_secs(2);
+use crate::provider::{Capabilities, Ended, Failure, Instance, Prompt, Provider, Spec, TurnIo};
 
 /// A turn to be run.
 pub(super) struct Turn {
@@ -242,7 +236,9 @@ impl Task {
 
     /// Runs a turn, and again as long as it fails in a way that may pass.
     async fn turn(&mut self, turn: Turn, cancel: &CancellationToken) -> TurnEnd {
-        let output = turn.output;
+        let ids = (self.owner.agent, turn.id);
+        let telling = Telling::new(ids, self.handle.reports.clone(), turn.output);
+        let telling = Arc::new(telling);
         let prompt = Prompt {
             text: turn.prompt,
             messages: turn.messages.into(),
@@ -255,7 +251,7 @@ impl Task {
         let (own, model) = (&self.owner.provider, self.spec.model.as_ref());
         let mut attempts = Attempts::of(own, model, registry);
         loop {
-            let ended = self.attempt(&attempts, &prompt, cancel, &output).await;
+            let ended = self.attempt(&attempts, &prompt, cancel, &telling).await;
             let failure = match ended {
                 Ok(Ended::Completed { response, saved }) => {
                     // What another would be resumed from is of no use to the session's own.
@@ -264,16 +260,21 @@ impl Task {
                     if let Saved::State(state) = &saved {
                         self.spec.saved = Some(state.clone());
                     }
+                    telling.complete(&response);
                     break TurnEnd::Completed { response: response.into(), saved };
                 }
-                Ok(Ended::Cancelled) => break TurnEnd::Cancelled,
-                Err(_) if cancel.is_cancelled() => break TurnEnd::Cancelled,
-                Err(failure) => failure,
+                Err(failure) if !cancel.is_cancelled() => failure,
+                Ok(Ended::Cancelled) | Err(_) => {
+                    telling.fail();
+                    break TurnEnd::Cancelled;
+                }
             };
+            telling.fail();
             let jitter = jitter(turn.id, attempts.count);
             let Some(Next { delay, provider }) = attempts.next(&failure, jitter) else {
                 break TurnEnd::Failed { class: failure.class, error: failure.message };
             };
+            telling.void();
             self.report(Command::RetryTurn {
                 agent: self.owner.agent,
                 turn: turn.id,
@@ -295,21 +296,61 @@ impl Task {
         }
     }
 
+    /// Makes an attempt, and ends it when nothing is heard of its backend for too long.
     async fn attempt(
         &mut self,
         attempts: &Attempts,
         prompt: &Prompt,
         cancel: &CancellationToken,
-        output: &Arc<TurnOutput>,
+        telling: &Arc<Telling>,
     ) -> Result<Ended, Failure> {
+        let link = attempts.stand_in();
+        let provider = link.map_or(&self.owner.provider, |link| &link.provider);
+        let entry = self.entry(provider)?;
+        let (common, can) = (entry.common, entry.provider.info().capabilities);
+        let (alone, in_tool) = common.patience();
+        let beating = Beating::begin(&self.handle.shared, self.owner.agent);
+        let cancel = cancel.child_token();
         let io = Arc::new(Io {
             agent: self.owner.agent,
             turn: prompt.turn,
             handle: self.handle.clone(),
-            output: output.clone(),
+            telling: telling.clone(),
+            pulse: beating.pulse.clone(),
             cancel: cancel.clone(),
+            common,
+            processes: can.processes,
+            is_own: link.is_none(),
+            saved: Mutex::default(),
         });
-        let prompt = prompt.clone();
+        let run = self.run_attempt(attempts, prompt.clone(), io.clone());
+        let ended = if can.pulse {
+            let patience = Patience { alone, in_tool };
+            let tell = |silent: Duration| {
+                let silent = u64::try_from(silent.as_millis()).unwrap_or(u64::MAX);
+                telling.report(Told::Stalled(silent));
+            };
+            watched(run, &beating.pulse, patience, &cancel, tell).await
+        } else {
+            Watched { ended: run.await, abandoned: false }
+        };
+        // What it started ends with it.
+        cancel.cancel();
+        if let Some(state) = io.saved().take() {
+            self.spec.saved = Some(state);
+        }
+        if let Some(open) = self.open.take_if(|_| ended.abandoned) {
+            open.instance.close("it did not end when nothing was heard of it").await;
+        }
+        ended.ended
+    }
+
+    async fn run_attempt(
+        &mut self,
+        attempts: &Attempts,
+        prompt: Prompt,
+        io: Arc<Io>,
+    ) -> Result<Ended, Failure> {
         if let Some(link) = attempts.stand_in() {
             return self.stand_in(link, prompt, io).await;
         }
@@ -416,72 +457,4 @@ async fn begin_attempt(
     tokio::time::sleep(pause).await;
     let (told, durable) = oneshot::channel();
     reports.send(Report::Attempt { agent, turn, told }).is_ok() && durable.await.is_ok()
-}
-
-/// What a running turn reaches.
-struct Io {
-    agent: AgentId,
-    turn: TurnId,
-    handle: Handle,
-    output: Arc<TurnOutput>,
-    cancel: CancellationToken,
-}
-
-impl Io {
-    fn report(&self, command: Command) {
-        // An engine that is gone has nobody to tell.
-        let _ = self.handle.reports.send(Report::Command(command));
-    }
-}
-
-impl TurnIo for Io {
-    fn emit(&self, kind: OutputKind, text: &str) {
-        self.output.push_delta(kind, text);
-    }
-
-    fn call_tool<'a>(&'a self, tool: &'a str, args: Json) -> BoxFuture<'a, Result<Json, String>> {
-        async move {
-            let called = self.handle.call_tool(self.agent, Some(self.turn), tool, args, None).await;
-            called.map_err(|error| error.to_string())
-        }
-        .boxed()
-    }
-
-    fn report_usage(&self, usage: Usage) {
-        self.report(Command::ReportUsage { agent: self.agent, turn: self.turn, usage });
-    }
-
-    fn report_stderr(&self, text: &str, bytes: u64) {
-        let text = text.to_owned();
-        self.report(Command::ReportStderr { agent: self.agent, turn: self.turn, text, bytes });
-    }
-
-    fn report_exit(&self, pid: u32, status: &str, reason: Option<&str>) {
-        let (agent, turn) = (self.agent, Some(self.turn));
-        let (status, reason) = (status.to_owned(), reason.map(str::to_owned));
-        self.report(Command::ReportExit { agent, turn, pid, status, reason });
-    }
-
-    fn report_limit(&self, limit: LimitKind, detail: &str) {
-        let (agent, turn) = (Some(self.agent), Some(self.turn));
-        let detail = detail.to_owned();
-        self.report(Command::ReportLimit { agent, turn, workspace: None, limit, detail });
-    }
-
-    fn report_unsandboxed(&self, reason: &str) {
-        let reason = reason.to_owned();
-        self.report(Command::ReportUnsandboxed { agent: self.agent, turn: self.turn, reason });
-    }
-
-    fn patience(&self) -> Duration {
-        if *self.handle.shared.draining.borrow() { HURRY } else { PATIENCE }
-    }
-
-    fn history(&self) -> BoxFuture<'_, Result<History, Failure>> {
-        history::read(&self.handle, self.agent, self.turn).boxed()
-    }
-
-    fn cancelled(&self) -> &CancellationToken {
-        &self.cancel
-    }
 }

@@ -90,6 +90,11 @@ pub trait Shells: Send + Sync {
         args: RunCommand,
         cancel: CancellationToken,
     ) -> BoxFuture<'_, Ran>;
+
+    /// Whether processes of agents are kept in sandboxes.
+    fn confined(&self) -> BoxFuture<'_, bool> {
+        std::future::ready(false).boxed()
+    }
 }
 
 /// Runs none: for an engine that starts no processes.
@@ -171,6 +176,10 @@ impl LaunchedShells {
 }
 
 impl Shells for LaunchedShells {
+    fn confined(&self) -> BoxFuture<'_, bool> {
+        async { self.launcher.seen().await.in_force }.boxed()
+    }
+
     fn run(
         &self,
         session: SessionId,

@@ -380,6 +380,9 @@ impl Agent {
     }
 
     fn apply_to_turn(&mut self, entry: &Entry) {
+        if let Some(turn) = self.turn_mut() {
+            turn.backend.stall = None;
+        }
         match &entry.event {
             Event::TurnStart(data) => {
                 if let Gate::Gated { permits } = &mut self.gate {
@@ -400,6 +403,7 @@ impl Agent {
                     cancelling: None,
                     completing: None,
                     usage: Usage::default(),
+                    backend: Default::default(),
                 }));
             }
             Event::UsageReported(data) => {
@@ -513,7 +517,7 @@ impl Agent {
                 let most = Requests::MAX_OF_AGENT;
                 self.requests.insert(entry.at, key, data.expires, &data.outcome, most);
             }
-            _ => {}
+            _ => self.apply_to_backend(entry),
         }
     }
 

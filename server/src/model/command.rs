@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::{
     Access, AgentId, Blob, BudgetChanged, CallId, FailureClass, Json, LimitKind, Limits, MessageId,
-    NewWorkspace, Rejection, SessionId, TurnId, Usage, WorkspaceId,
+    NewWorkspace, Permission, PermissionAnswer, PermissionId, Rejection, SessionId, Told, TurnId,
+    Usage, WorkspaceId,
 };
 
 /// An agent as a person names it: by path, unique bare name, id or unique prefix of the id.
@@ -303,6 +304,44 @@ pub enum Command {
         error: String,
         /// The provider that is asked then; none for the one that failed.
         provider: Option<Arc<str>>,
+    },
+    /// A runner tells what the backend of a running turn does.
+    TellTurn {
+        /// The agent.
+        agent: AgentId,
+        /// The turn.
+        turn: TurnId,
+        /// What it does.
+        told: Told,
+    },
+    /// The backend of a running turn asks whether it may use a tool.
+    AskPermission {
+        /// The agent.
+        agent: AgentId,
+        /// The turn.
+        turn: TurnId,
+        /// The question.
+        asked: Permission,
+        /// What the settings of the provider answer; none if somebody is to.
+        policy: Option<PermissionAnswer>,
+    },
+    /// A question was left alone for too long, or nobody waits for the answer any more.
+    SettlePermission {
+        /// The agent.
+        agent: AgentId,
+        /// The question.
+        permission: PermissionId,
+        /// What the settings of the provider answer; none if it needs no answer.
+        answer: Option<PermissionAnswer>,
+    },
+    /// USER answers a question.
+    AnswerPermission {
+        /// The agent.
+        agent: AgentRef,
+        /// The question; none for the only open one.
+        permission: Option<PermissionId>,
+        /// The answer.
+        answer: PermissionAnswer,
     },
     /// The pause after a failed attempt is over: the next one starts.
     StartAttempt {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::recent::describe_child;
 use super::{
-    Agent, AgentId, Blob, CallId, Entry, Event, Git, Json, Message, SessionId, SessionState,
-    Source, State, Tool, ToolCallInvoked, TurnId, World,
+    Agent, AgentId, Blob, CallId, Entry, Event, Git, Json, Message, PermissionAnswer, PermissionId,
+    SessionId, SessionState, Source, State, Tool, ToolCallInvoked, TurnId, World,
 };
 
 /// Why a tool call has no result.
@@ -67,6 +67,15 @@ pub enum Effect {
         seq: u64,
         /// What it came to.
         result: Result<Json, CallFailure>,
+    },
+    /// Tell a backend the answer to its question.
+    ReturnPermission {
+        /// The question.
+        permission: PermissionId,
+        /// Sequence of the answer.
+        seq: u64,
+        /// The answer; none if it needs none any more.
+        answer: Option<PermissionAnswer>,
     },
     /// Work on files for a tool call.
     RunTool {
@@ -181,6 +190,15 @@ pub fn effect(state: &State, entry: &Entry) -> Option<Effect> {
                 (None, None) => Ok(Json::null()),
             },
         },
+        Event::PermissionAnswered(data) => {
+            let answer = PermissionAnswer { decision: data.decision, reason: data.reason.clone() };
+            let (permission, seq) = (data.permission_id, entry.seq);
+            Effect::ReturnPermission { permission, seq, answer: Some(answer) }
+        }
+        Event::PermissionWithdrawn(data) => {
+            let (permission, seq) = (data.permission_id, entry.seq);
+            Effect::ReturnPermission { permission, seq, answer: None }
+        }
         Event::ToolCallInvoked(data) => {
             return run_tool(state, agent()?, data);
         }

@@ -143,6 +143,8 @@ prefixed! {
     SubscriptionId = "subscription"
     /// A multicast, `multicast-` and 16 hex digits.
     MulticastId = "multicast"
+    /// A question of a backend, `permission-` and 16 hex digits.
+    PermissionId = "permission"
 }
 
 macro_rules! fresh {
@@ -157,7 +159,7 @@ macro_rules! fresh {
     )+};
 }
 
-fresh! { CallId ReminderId SubscriptionId MulticastId }
+fresh! { CallId ReminderId SubscriptionId MulticastId PermissionId }
 
 /// Bits of a turn's id that its sequence makes; those above are the first ones of its session's.
 const SEQ_BITS: u32 = 48;

@@ -7,6 +7,7 @@
 //!
 //! Nothing here does I/O, locks, awaits, reads a clock or depends on the order of a hash table.
 
+mod activity;
 mod agent;
 mod apply;
 mod arguments;
@@ -55,6 +56,9 @@ mod usage;
 mod workspace;
 mod world;
 
+pub use activity::{
+    Backend, Choice, OpenPermission, Permission, PermissionAnswer, Stall, Told, ToolUse,
+};
 pub use agent::{Activity, Agent, Gate, Ready, TurnCounts};
 pub use budget::{Account, Excess, Level, Limit, Measure, Scope};
 pub use canonical::{NotJson, canonical, sha256};

@@ -97,6 +97,21 @@ pub fn recent(entry: &Entry) -> Option<Value> {
                 None => (format!("{} returned", data.tool), clip(result)),
             }
         }
+        Event::TurnSaid(data) => ("said".to_owned(), clip(&data.text)),
+        Event::ToolUseStarted(data) => (format!("uses {}", data.tool), clip(data.input.get())),
+        Event::ToolUseEnded(data) => {
+            let how = if data.ok { "is done" } else { "failed" };
+            (format!("{} {how}", data.tool), clip(&data.output))
+        }
+        Event::TurnNotice(data) => ("notes".to_owned(), clip(&data.text)),
+        Event::TurnStalled(data) => ("is silent".to_owned(), format!("{} ms", data.silent_ms)),
+        Event::PermissionAsked(data) => {
+            (format!("asks whether it may use {}", data.tool), clip(data.input.get()))
+        }
+        Event::PermissionAnswered(data) => {
+            let who = format!("{} answers {}", data.by.as_str(), data.decision.as_str());
+            (who, clip(data.reason.as_deref().unwrap_or_default()))
+        }
         Event::AgentCrashed(data) => ("crashed".to_owned(), clip(&data.reason)),
         Event::TurnStderr(data) => {
             let last = data.text.trim_end().rsplit('\n').next().unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Every legal "no" of the core.
 
-use super::{AgentId, Excess, Name, Short, Stage, TurnId};
+use super::{AgentId, Excess, Name, PermissionId, Short, Stage, TurnId};
 
 /// Why a command changes nothing. The text says what is wrong; [`Rejection::hint`] what to do, and
 /// [`Rejection::code`] names the variant.
@@ -252,6 +252,20 @@ pub enum Rejection {
         name: Name,
         /// The turn that was meant.
         turn: Option<TurnId>,
+    },
+    /// There is no such question, or it is not open any more.
+    #[error("agent {name:?} has no open question{}", permission.map(|id| format!(" {id}")).unwrap_or_default())]
+    PermissionNotOpen {
+        /// The agent.
+        name: Name,
+        /// The question that was meant.
+        permission: Option<PermissionId>,
+    },
+    /// Several questions are open.
+    #[error("{} questions are open: {}", open.len(), open.join(", "))]
+    PermissionAmbiguous {
+        /// Those that are open.
+        open: Vec<String>,
     },
     /// There is no such turn.
     #[error("no turn {turn}")]
@@ -508,6 +522,8 @@ impl Rejection {
             Self::NoParent { .. } => "end your turn with the answer instead".into(),
             Self::NoWorkspace { .. } => "ask to be given one when you are created".into(),
             Self::NoTurn { .. } => "see what it is doing by inspecting it".into(),
+            Self::PermissionNotOpen { .. } => "inspect the agent to see what is open".into(),
+            Self::PermissionAmbiguous { .. } => "name the one that is meant".into(),
             Self::TurnNotFound { .. } => "list the turns of an agent to see which there are".into(),
             Self::TurnNotReplayable { stage: Some(stage), .. } => stage.hint().into(),
             Self::TurnNotReplayable { stage: None, .. } => {

@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use super::{AgentId, CallId, MessageId, Rejection, SessionId, Timestamp, TurnId, WorkspaceId};
+use super::{
+    AgentId, CallId, MessageId, PermissionId, Rejection, SessionId, Timestamp, TurnId, WorkspaceId,
+};
 
 /// The idempotency key of a mutation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +41,8 @@ pub enum Outcome {
     Session(SessionId),
     /// A workspace was created, changed or deleted.
     Workspace(WorkspaceId),
+    /// A question of a backend was asked or answered.
+    Permission(PermissionId),
     /// So many were removed.
     Removed(u32),
     /// Nothing to tell.

@@ -53,12 +53,48 @@ pub(super) fn lines(state: &State, entry: &Entry) -> Vec<(SessionId, String)> {
             let text = format!("runs without a sandbox: {}", data.reason);
             own(entry, note(at, &own_name(state, entry), &text))
         }
+        event @ (Event::TurnSaid(_)
+        | Event::ToolUseStarted(_)
+        | Event::ToolUseEnded(_)
+        | Event::TurnNotice(_)
+        | Event::TurnStalled(_)
+        | Event::PermissionAsked(_)
+        | Event::PermissionAnswered(_)) => backend(state, entry, event),
         Event::AgentTerminated(data) => {
             let text = format!("ended ({})", data.reason.as_str());
             own(entry, note(at, &own_name(state, entry), &text))
         }
         _ => Vec::new(),
     }
+}
+
+/// What the backend of a turn does between the prompt and the answer.
+fn backend(state: &State, entry: &Entry, event: &Event) -> Vec<(SessionId, String)> {
+    let (at, name) = (entry.at, own_name(state, entry));
+    let text = match event {
+        Event::TurnSaid(data) => return own(entry, line(at, name.as_str(), &data.text)),
+        Event::ToolUseStarted(data) => format!("uses {}: {}", data.tool, clip(data.input.get())),
+        Event::ToolUseEnded(data) if !data.ok => {
+            format!("used {}, which failed: {}", data.tool, clip(&data.output))
+        }
+        Event::TurnNotice(data) => format!("notes: {}", data.text),
+        Event::TurnStalled(data) => format!("is silent for {} ms", data.silent_ms),
+        Event::PermissionAsked(data) => {
+            format!("asks whether it may use {}: {}", data.tool, clip(data.input.get()))
+        }
+        Event::PermissionAnswered(data) => {
+            let why = data.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+            format!("was answered {} by {}{why}", data.decision.as_str(), data.by.as_str())
+        }
+        _ => return Vec::new(),
+    };
+    own(entry, note(at, &name, &text))
+}
+
+/// As much of what a tool was given, or gave, as a transcript has.
+fn clip(text: &str) -> String {
+    let end = text.floor_char_boundary(300);
+    if end < text.len() { format!("{}…", &text[..end]) } else { text.to_owned() }
 }
 
 fn own(entry: &Entry, text: String) -> Vec<(SessionId, String)> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AgentId, CallId, Expiry, MessageId, Party, Stage, Timestamp, TurnId, Usage};
+use super::{AgentId, Backend, CallId, Expiry, MessageId, Party, Stage, Timestamp, TurnId, Usage};
 
 /// A turn that runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +33,9 @@ pub struct Turn {
     /// What it used so far, apart from being a turn.
     #[serde(default, skip_serializing_if = "Usage::is_zero")]
     pub usage: Usage,
+    /// What is known of its backend.
+    #[serde(default, skip_serializing_if = "Backend::is_blank")]
+    pub backend: Backend,
 }
 
 impl Turn {

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::OutputKind;
 use super::failure::{Failed, FailureKind};
-use crate::model::{Json, Usage};
+use crate::model::{Json, Usage, catalogue};
 
 /// How deep JSON may be nested that is carried on: what stands in a log must be readable, with
 /// what is around it.
@@ -195,6 +195,16 @@ pub enum Decision {
     Cancel,
 }
 
+/// The tool of Substrat that a backend means by a name for a tool; none for a tool of its own.
+/// Each backend names the tools of MCP servers in its own way.
+pub fn own_tool(name: &str) -> Option<&str> {
+    const BEFORE: [&str; 4] = ["mcp__substrat__", "substrat.", "substrat_", "mcp_substrat_"];
+    const AFTER: &str = " (substrat MCP Server)";
+    let before = BEFORE.iter().filter_map(|before| name.strip_prefix(before));
+    let mut named = before.chain(name.strip_suffix(AFTER));
+    named.find(|named| catalogue().iter().any(|tool| tool.name == *named))
+}
+
 /// JSON of a backend, to be carried on. What is nested too deep is left out.
 pub fn carried(value: &Value) -> Json {
     let json = if is_shallow(value, MAX_DEPTH) {
@@ -246,5 +256,28 @@ pub(super) fn content(value: &Value) -> String {
             },
         },
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tools_of_substrat_are_known_by_every_name_that_backends_have_for_them() {
+        for name in [
+            "mcp__substrat__send_message",
+            "substrat.send_message",
+            "substrat_send_message",
+            "mcp_substrat_send_message",
+            "send_message (substrat MCP Server)",
+        ] {
+            assert_eq!(own_tool(name), Some("send_message"), "{name}");
+        }
+        for name in
+            ["send_message", "mcp__other__send_message", "substrat_status", "substrat.", "Bash", ""]
+        {
+            assert_eq!(own_tool(name), None, "{name}");
+        }
     }
 }

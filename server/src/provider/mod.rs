@@ -30,6 +30,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
+use self::activity::{Activity, Decision, PermissionOption};
 use self::history::History;
 pub use self::registry::{Kind, Registry};
 use crate::model::{
@@ -57,6 +58,9 @@ pub struct Capabilities {
     pub tool_socket: bool,
     /// Whether it starts processes, in the sandboxes of agents.
     pub processes: bool,
+    /// Whether it gives signs of life as long as its turn goes on: it tells what it does as it does
+    /// it, and [`TurnIo::alive`] where there is nothing to tell. Its silence is noticed.
+    pub pulse: bool,
 }
 
 /// What is known of a provider.
@@ -153,10 +157,32 @@ pub enum Ended {
     Cancelled,
 }
 
+/// A question of a backend: whether a tool may be used.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    /// The tool call that it is about, if known: that of its [`Activity::ToolStarted`].
+    pub call: Option<String>,
+    /// The tool, by the backend's name for it.
+    pub tool: String,
+    /// Its arguments.
+    pub input: Json,
+    /// What may be answered.
+    pub options: Vec<PermissionOption>,
+}
+
 /// What a running turn can reach.
 pub trait TurnIo: Send + Sync {
     /// Streams a piece of output.
     fn emit(&self, kind: OutputKind, text: &str);
+    /// Tells what the backend does. Questions are asked, not told.
+    fn tell(&self, activity: Activity);
+    /// Asks whether the backend may do something. Who does not wait for the answer any more has
+    /// withdrawn the question.
+    fn ask(&self, question: Question) -> BoxFuture<'_, Decision>;
+    /// Keeps what the session is to be resumed from, however the turn ends.
+    fn save(&self, state: Blob);
+    /// Tells that the backend lives, where there is nothing else to tell.
+    fn alive(&self) {}
     /// Calls a tool of the agent. The error is for the model to read.
     fn call_tool<'a>(&'a self, tool: &'a str, args: Json) -> BoxFuture<'a, Result<Json, String>>;
     /// Tells what was used since the last report, as soon as the provider knows it. What is told
@@ -175,7 +201,7 @@ pub trait TurnIo: Send + Sync {
     fn patience(&self) -> Duration;
     /// The conversation of the agent's session up to this turn, valid for every model.
     fn history(&self) -> BoxFuture<'_, Result<History, Failure>>;
-    /// Is cancelled when the turn is to end.
+    /// Is cancelled when the turn is to end, or this attempt at it.
     fn cancelled(&self) -> &CancellationToken;
 }
 

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -90,9 +91,69 @@ pub struct Common {
     /// Attempts at a turn at most, the first included.
     #[serde(default = "attempts")]
     pub attempts: u32,
+    /// What is answered when it asks whether it may use a tool.
+    #[serde(default)]
+    pub permissions: Permissions,
+    /// The same, where nobody is there to answer.
+    #[serde(default)]
+    pub unattended: Unattended,
+    /// Seconds without a sign of life after which an attempt is ended; 0 for none.
+    #[serde(default = "stall_seconds")]
+    pub stall_seconds: u64,
+    /// The same, while a tool of its own runs.
+    #[serde(default = "tool_stall_seconds")]
+    pub tool_stall_seconds: u64,
 }
 
-const COMMON: &[&str] = &["kind", "slots", "fallback", "attempts"];
+/// What is answered when a backend asks whether it may use a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Permissions {
+    /// Whoever is attached is asked.
+    #[default]
+    Ask,
+    /// Yes.
+    Allow,
+    /// No.
+    Deny,
+}
+
+/// What is answered when nobody is there to answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unattended {
+    /// Yes where the agent's processes are kept in a sandbox, and no otherwise.
+    #[default]
+    Sandbox,
+    /// Yes.
+    Allow,
+    /// No.
+    Deny,
+    /// Nothing: the question stays open until somebody answers it.
+    Wait,
+}
+
+const COMMON: &[&str] = &[
+    "kind",
+    "slots",
+    "fallback",
+    "attempts",
+    "permissions",
+    "unattended",
+    "stall_seconds",
+    "tool_stall_seconds",
+];
+
+/// Longest time without a sign of life that can be set, in seconds.
+const MAX_STALL: u64 = 7 * 86_400;
+
+fn stall_seconds() -> u64 {
+    300
+}
+
+fn tool_stall_seconds() -> u64 {
+    3600
+}
 
 fn attempts() -> u32 {
     4
@@ -100,7 +161,16 @@ fn attempts() -> u32 {
 
 impl Default for Common {
     fn default() -> Self {
-        Self { kind: None, slots: None, fallback: Vec::new(), attempts: attempts() }
+        Self {
+            kind: None,
+            slots: None,
+            fallback: Vec::new(),
+            attempts: attempts(),
+            permissions: Permissions::default(),
+            unattended: Unattended::default(),
+            stall_seconds: stall_seconds(),
+            tool_stall_seconds: tool_stall_seconds(),
+        }
     }
 }
 
@@ -112,7 +182,22 @@ impl Common {
         if !(1..=20).contains(&self.attempts) {
             return Err(Problem::new("attempts", "a number from 1 to 20 fits"));
         }
+        for (key, seconds) in
+            [("stall_seconds", self.stall_seconds), ("tool_stall_seconds", self.tool_stall_seconds)]
+        {
+            if seconds > MAX_STALL {
+                let problem = format!("a number from 0 (for never) to {MAX_STALL} fits");
+                return Err(Problem::new(key, problem));
+            }
+        }
         Ok(())
+    }
+
+    /// How long an attempt may go on without a sign of life, outside of tools of its own and within
+    /// one; none for as long as it likes.
+    pub fn patience(&self) -> (Option<Duration>, Option<Duration>) {
+        let some = |seconds| (seconds > 0).then(|| Duration::from_secs(seconds));
+        (some(self.stall_seconds), some(self.tool_stall_seconds))
     }
 }
 
@@ -151,6 +236,11 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// A provider with what holds for it, and no section.
+    pub fn of(provider: Arc<dyn Provider>, common: Common) -> Self {
+        Self { provider, common, section: Table::new(), kind: None, was: None }
+    }
+
     /// Whether both are one provider with the same section.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.provider, &other.provider)
@@ -281,8 +371,7 @@ impl Registry {
     /// A registry of providers with the usual settings.
     pub fn of(providers: impl IntoIterator<Item = Arc<dyn Provider>>) -> Self {
         let entries = providers.into_iter().map(|provider| {
-            let (common, section) = (Common::default(), Table::new());
-            let entry = Entry { common, section, provider, kind: None, was: None };
+            let entry = Entry::of(provider, Common::default());
             (entry.provider.info().name, entry)
         });
         Self::new(entries.collect())

@@ -10,7 +10,7 @@ use tonic::{Code, Request, Response, Status};
 
 use super::sandbox::Confinement;
 use super::status::{Reason, invalid, refused, rejected, status, unanswered, unreadable};
-use super::{Api, budget, convert, folder, request};
+use super::{Api, budget, convert, folder, permission, request};
 use crate::engine::{Answer, Waiting};
 use crate::model::{
     Agent, AgentId, Answered, Command, Entry, Event, FailureClass, MessageId, NewAgent, Outcome,
@@ -189,7 +189,7 @@ fn backend(_: &State, agent: &Agent) -> (Arc<str>, Option<Arc<str>>) {
     (agent.session.provider.clone(), agent.session.model.clone())
 }
 
-fn odd(outcome: &Outcome) -> Status {
+pub(super) fn odd(outcome: &Outcome) -> Status {
     rejected(&Rejection::Bug { what: format!("the command came to {outcome:?}") })
 }
 
@@ -357,6 +357,10 @@ impl AgentService for Api {
                 (agent.id, agent.session.id, inspection(state, agent, &known))
             })
             .await?;
+        if !self.engine.is_silent(id) {
+            // What is streamed is in no log, and a sign of life all the same.
+            response.turn.iter_mut().for_each(|turn| turn.stall = None);
+        }
         let archive = self.engine.archive().clone();
         archive.settled().await;
         let recent = tokio::task::spawn_blocking(move || archive.tail(session, count)).await;
@@ -397,6 +401,13 @@ impl AgentService for Api {
         let key = request::key("PermitTurn", &message.request_id, &message)?;
         let agent = self.change_agent(Command::PermitTurn { agent: message.agent }, key).await?;
         Ok(Response::new(v1::PermitTurnResponse { agent: Some(agent) }))
+    }
+
+    async fn answer_permission(
+        &self,
+        request: Request<v1::AnswerPermissionRequest>,
+    ) -> Result<Response<v1::AnswerPermissionResponse>, Status> {
+        self.answer_question(request.into_inner()).await.map(Response::new)
     }
 
     async fn terminate_agent(
@@ -485,5 +496,6 @@ fn inspection(state: &State, agent: &Agent, known: &Confinement) -> v1::InspectA
             .map(|one| convert::subscription(state, one))
             .collect(),
         multicasts: agent.multicasts.iter().map(|one| convert::multicast(state, one)).collect(),
+        permissions: permission::open(agent),
     }
 }

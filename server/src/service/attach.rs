@@ -19,8 +19,8 @@ use super::events::{Seen, Source, span};
 use super::sandbox::Confinement;
 use super::status::{Reason, invalid, refused, status, unreadable};
 use super::weave::Weave;
-use super::{Api, convert, request};
-use crate::engine::{Answer, Span};
+use super::{Api, convert, permission, request};
+use crate::engine::{Answer, Attending, Span};
 use crate::model::{Agent, AgentId, Command, Entry, Event, Party, State};
 
 /// Events that are woven in at once.
@@ -61,6 +61,7 @@ struct Opening {
     span: Span,
     sequence: u64,
     watched: BTreeSet<AgentId>,
+    permissions: Vec<v1::Permission>,
     /// Running turns of watched agents: the sequences of their starts.
     turns: Vec<(Span, u64)>,
 }
@@ -77,6 +78,7 @@ impl Opening {
             span: span(agent),
             sequence: state.seq(),
             turns: watched.iter().filter_map(running).collect(),
+            permissions: watched.iter().flat_map(|agent| permission::open(agent)).collect(),
             watched: watched.iter().map(|agent| agent.id).collect(),
         }
     }
@@ -97,6 +99,8 @@ struct Attached {
     inputs: FuturesOrdered<Input>,
     /// Held so that answers are known to be seen here, and need not go to USER's inbox.
     answers: FuturesUnordered<oneshot::Receiver<Answer>>,
+    /// Held while somebody is there who can answer questions.
+    attending: Option<Attending>,
     heartbeat: tokio::time::Interval,
     heard: Instant,
     draining: crate::engine::Draining,
@@ -148,6 +152,7 @@ impl Attached {
             requests: Some(requests),
             inputs: FuturesOrdered::new(),
             answers: FuturesUnordered::new(),
+            attending: open.answers_permissions.then(|| api.engine.attend(opening.id, tree)),
             heartbeat,
             heard: Instant::now(),
             draining: api.engine.draining(),
@@ -159,6 +164,7 @@ impl Attached {
             agent: Some(opening.agent),
             cursor,
             daemon_start_time: Some(convert::timestamp(attached.api.about.started)),
+            permissions: opening.permissions,
         }));
         let seen = (open.seen_turn, open.seen_deltas);
         attached.join_turns(opening.turns, cursor, seen, open.start.is_none()).await?;
@@ -211,7 +217,7 @@ impl Attached {
                 Woken::News | Woken::Answered => {}
                 Woken::Request(Ok(Some(request))) => self.request(request).await?,
                 // A client that says nothing more still watches; one whose stream broke is gone.
-                Woken::Request(Ok(None)) => self.requests = None,
+                Woken::Request(Ok(None)) => (self.requests, self.attending) = (None, None),
                 Woken::Request(Err(_)) => return Ok(None),
                 Woken::Input(result, answer) => {
                     self.answers.extend(answer);
@@ -270,6 +276,7 @@ impl Attached {
         match request.request {
             Some(Asked::Input(input)) => self.input(input).await,
             Some(Asked::Cancel(_)) => self.cancel().await,
+            Some(Asked::Decision(decision)) => self.decision(decision),
             Some(Asked::Heartbeat(_)) | None => {}
             Some(Asked::Open(_)) => return Err(invalid("the stream is open already")),
         }
@@ -308,6 +315,20 @@ impl Attached {
             }
         };
         self.inputs.push_back(sent.boxed());
+    }
+
+    /// Answers a question of a watched agent.
+    fn decision(&mut self, decision: v1::PermissionDecision) {
+        let (api, watched) = (self.api.clone(), self.watched.clone());
+        let request_id = decision.request_id.clone();
+        let done = async move {
+            let result = match api.decide(watched, decision).await {
+                Ok(()) => v1::InputResult { request_id, ..Default::default() },
+                Err(status) => refusal(request_id, &status),
+            };
+            (result, None)
+        };
+        self.inputs.push_back(done.boxed());
     }
 
     async fn cancel(&mut self) {

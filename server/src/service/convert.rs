@@ -70,6 +70,7 @@ pub(super) fn agent(state: &State, agent: &Agent, confinement: &Confinement) -> 
         tree_budget: budget::of(agent, Scope::Tree),
         budget_excess: budget::excess(state, agent),
         sandbox: Some(confinement.of_agent(agent)),
+        open_permissions: agent.questions().len() as u32,
     }
 }
 
@@ -88,6 +89,11 @@ pub(super) fn turn(agent: &Agent, turn: &Turn) -> v1::Turn {
         waiting_for: agent.wait().map(|wait| wait.request.to_string()).unwrap_or_default(),
         cancelling: turn.cancelling.is_some(),
         usage: Some(budget::usage(Usage { turns: 1, ..turn.usage })),
+        native_tools: turn.backend.uses.iter().map(|open| open.tool.to_string()).collect(),
+        stall: turn.backend.stall.as_ref().map(|stall| v1::Stall {
+            start_time: Some(timestamp(stall.since())),
+            tool: stall.tool.as_deref().unwrap_or_default().to_owned(),
+        }),
     }
 }
 

@@ -11,6 +11,7 @@ mod folder;
 mod incoming;
 mod layers;
 mod mend;
+mod permission;
 mod provider;
 mod request;
 mod sandbox;

@@ -114,6 +114,10 @@ reasons! {
     TurnNotFound = "TURN_NOT_FOUND",
     /// The record of the turn holds no answer that could be given again.
     TurnNotReplayable = "TURN_NOT_REPLAYABLE",
+    /// The question has an answer, or there is none such.
+    PermissionNotOpen = "PERMISSION_NOT_OPEN",
+    /// Several questions are open.
+    PermissionAmbiguous = "PERMISSION_AMBIGUOUS",
     /// There is no such session.
     SessionNotFound = "SESSION_NOT_FOUND",
     /// A turn runs in the session.
@@ -265,6 +269,8 @@ fn classify(rejection: &Rejection) -> (Code, Reason) {
         Rejection::NoParent { .. } => (FailedPrecondition, Reason::NoParent),
         Rejection::NoWorkspace { .. } => (FailedPrecondition, Reason::NoWorkspace),
         Rejection::NoTurn { .. } => (FailedPrecondition, Reason::NoTurn),
+        Rejection::PermissionNotOpen { .. } => (FailedPrecondition, Reason::PermissionNotOpen),
+        Rejection::PermissionAmbiguous { .. } => (FailedPrecondition, Reason::PermissionAmbiguous),
         Rejection::TurnNotFound { .. } => (NotFound, Reason::TurnNotFound),
         Rejection::TurnNotReplayable { .. } => (FailedPrecondition, Reason::TurnNotReplayable),
         Rejection::SessionNotFound { .. } => (NotFound, Reason::SessionNotFound),

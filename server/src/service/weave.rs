@@ -4,9 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use substrat_proto::v1;
 use substrat_proto::v1::attach_response::Item;
 
+use self::backend::backend;
 use super::convert;
 use crate::engine::{Item as Output, Outputs, TurnOutput, Unread};
 use crate::launcher::Exit;
@@ -88,6 +90,10 @@ impl Weave {
                 }
             }
             Event::ToolCallInvoked(data) => self.read_up_to(agent, Some(data.call_id)),
+            Event::ToolUseStarted(_)
+            | Event::ToolUseEnded(_)
+            | Event::TurnNotice(_)
+            | Event::PermissionAsked(_) => self.read_up_to_mark(agent, entry.seq),
             event if event.ends_turn() => {
                 self.read_up_to(agent, None);
                 self.following.remove(&agent);
@@ -119,6 +125,26 @@ impl Weave {
         }
     }
 
+    /// Reads the output of a turn up to the mark of an event.
+    fn read_up_to_mark(&mut self, agent: AgentId, event: u64) {
+        let Some(following) = self.following.get_mut(&agent) else { return };
+        loop {
+            let unread = following.output.read(&mut following.place, READ);
+            let count = unread.items.len();
+            let found = following.take(unread, &mut self.ready, |_, item| {
+                let Output::Mark(mark) = item else { return None };
+                match mark.seq() {
+                    Some(seq) if seq < event => None,
+                    Some(seq) if seq == event => Some(End::Behind),
+                    _ => Some(End::Before),
+                }
+            });
+            if found || count == 0 {
+                break;
+            }
+        }
+    }
+
     /// Reads what running turns have put out, as far as the events have come.
     pub(super) fn read_outputs(&mut self) {
         let cursor = self.cursor;
@@ -128,16 +154,22 @@ impl Weave {
                 // Its event comes first, and reads up to it.
                 Output::Call(id) if !passed.contains(id) => Some(End::Before),
                 Output::After(sequence) if *sequence > cursor => Some(End::Before),
-                Output::Call(_) | Output::After(_) | Output::Delta { .. } => None,
+                Output::Mark(mark) if mark.seq().is_none_or(|seq| seq > cursor) => {
+                    Some(End::Before)
+                }
+                Output::Call(_)
+                | Output::After(_)
+                | Output::Mark(_)
+                | Output::Replaced { .. }
+                | Output::Delta { .. } => None,
             });
         }
     }
 
     /// Waits until a running turn has put out something that can be read now.
     pub(super) async fn changed(&self) {
-        let waits = self.following.values().filter(|following| !following.is_blocked(self.cursor));
-        let waits: Vec<_> =
-            waits.map(|following| Box::pin(following.output.changed(following.place))).collect();
+        let waits = self.following.values().filter_map(|following| following.wait(self.cursor));
+        let waits: Vec<_> = waits.collect();
         if waits.is_empty() {
             return std::future::pending().await;
         }
@@ -170,7 +202,11 @@ impl Following {
                 }
                 return true;
             }
-            let Output::Delta { index, kind, text } = item else { continue };
+            let index = match &item {
+                Output::Delta { index, .. } => *index,
+                Output::Replaced { to, .. } => *to,
+                Output::Call(_) | Output::After(_) | Output::Mark(_) => continue,
+            };
             if index < self.next_delta {
                 continue;
             }
@@ -178,30 +214,55 @@ impl Following {
                 let (from_index, to_index) = (self.next_delta, index);
                 let lagged = v1::Lagged { turn, from_index, to_index };
                 ready.push_back(provisional(Item::Lagged(lagged)));
+                self.next_delta = index;
             }
-            self.next_delta = index + 1;
-            let kind = match kind {
-                OutputKind::Text => v1::OutputKind::Text,
-                OutputKind::Thinking => v1::OutputKind::Thinking,
-            };
-            ready.push_back(provisional(Item::OutputDelta(v1::OutputDelta {
-                turn,
-                index,
-                kind: kind.into(),
-                text: text.into(),
-            })));
+            if let Output::Delta { .. } = &item {
+                self.next_delta += 1;
+            }
+            ready.extend(output(turn, item).map(provisional));
         }
         false
     }
 
-    /// Whether the next item is a mark whose event has not come yet.
-    fn is_blocked(&self, cursor: u64) -> bool {
+    /// What is to be waited for before there is more to read; none if that is an event.
+    fn wait(&self, cursor: u64) -> Option<BoxFuture<'_, ()>> {
         let mut place = self.place;
-        match self.output.read(&mut place, 1).items.first() {
-            Some(Output::Call(id)) => !self.passed.contains(id),
-            Some(Output::After(sequence)) => *sequence > cursor,
-            Some(Output::Delta { .. }) | None => false,
+        match self.output.read(&mut place, 1).items.into_iter().next() {
+            Some(Output::Call(id)) if !self.passed.contains(&id) => None,
+            Some(Output::After(sequence)) if sequence > cursor => None,
+            Some(Output::Mark(mark)) => match mark.seq() {
+                None => Some(Box::pin(async move { self.output.settled(&mark).await })),
+                Some(sequence) if sequence > cursor => None,
+                Some(_) => Some(Box::pin(self.output.changed(self.place))),
+            },
+            _ => Some(Box::pin(self.output.changed(self.place))),
         }
+    }
+}
+
+/// What a watcher sees of an item of output.
+fn output(turn: u64, item: Output) -> Option<Item> {
+    let on_wire = |kind: OutputKind| match kind {
+        OutputKind::Text => v1::OutputKind::Text.into(),
+        OutputKind::Thinking => v1::OutputKind::Thinking.into(),
+    };
+    match item {
+        Output::Delta { index, kind, text } => Some(Item::OutputDelta(v1::OutputDelta {
+            turn,
+            index,
+            kind: on_wire(kind),
+            text: text.into(),
+        })),
+        Output::Replaced { from, to, kind, text } => {
+            Some(Item::OutputReplaced(v1::OutputReplaced {
+                turn,
+                from_index: from,
+                to_index: to,
+                text: text.into(),
+                kind: on_wire(kind),
+            }))
+        }
+        Output::Call(_) | Output::After(_) | Output::Mark(_) => None,
     }
 }
 
@@ -246,6 +307,7 @@ fn item(agent: AgentId, entry: &Entry) -> Option<Item> {
             call_id: data.call_id.to_string(),
             tool: data.tool.to_string(),
             arguments: serde_json::from_str(data.args.get()).ok().map(convert::object),
+            native: false,
         }),
         Event::ToolCallResult(data) => Item::ToolCallFinished(v1::ToolCallFinished {
             agent_id,
@@ -258,6 +320,7 @@ fn item(agent: AgentId, entry: &Entry) -> Option<Item> {
                 .and_then(|result| serde_json::from_str(result.get()).ok())
                 .map(convert::json),
             error: data.error.clone().unwrap_or_default(),
+            native: false,
         }),
         Event::MessageEnqueued(data) => {
             Item::MessageSeen(v1::MessageSeen { message: Some(convert::enqueued(entry.seq, data)) })
@@ -267,6 +330,13 @@ fn item(agent: AgentId, entry: &Entry) -> Option<Item> {
             reason: data.reason.clone(),
             recovered: data.recovered,
         }),
+        Event::ToolUseStarted(_)
+        | Event::ToolUseEnded(_)
+        | Event::TurnNotice(_)
+        | Event::TurnStalled(_)
+        | Event::PermissionAsked(_)
+        | Event::PermissionAnswered(_)
+        | Event::PermissionWithdrawn(_) => return backend(agent_id, entry),
         event => Item::ProcessNotice(v1::ProcessNotice { agent_id, ..process(event)? }),
     })
 }
@@ -290,5 +360,6 @@ fn process(event: &Event) -> Option<v1::ProcessNotice> {
     Some(v1::ProcessNotice { turn_id, event: event.name().to_owned(), text, ..Default::default() })
 }
 
+mod backend;
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 use substrat_proto::v1;
 
 use super::Context;
+use super::answer::question;
 use super::show::{self, state_word};
 use crate::commands::events::event_line;
 use crate::error::Error;
@@ -30,12 +31,20 @@ pub(super) async fn run(context: &Context, args: Args) -> Result<(), Error> {
         }
         if let Some(turn) = &response.turn {
             let waits = if turn.waiting_for.is_empty() { "" } else { ", waiting for an answer" };
-            let tools = match turn.open_tools.as_slice() {
+            let tools = [&turn.open_tools[..], &turn.native_tools[..]].concat();
+            let tools = match tools.as_slice() {
                 [] => String::new(),
                 tools => format!(", in {}", tools.join(", ")),
             };
             let since = time::ago(turn.start_time.as_ref());
             line(&format!("turn       {} for {since}{tools}{waits}", turn.id));
+        }
+        let stall = response.turn.as_ref().and_then(|turn| turn.stall.as_ref());
+        if let Some(stall) = stall {
+            line(&format!("silent     for {}", time::ago(stall.start_time.as_ref())));
+        }
+        for asked in &response.permissions {
+            line(&format!("asks       {} ({})", question(asked), asked.id));
         }
         for message in &response.inbox {
             line(&format!("unread     from {}: {}", message.sender, first_line(&message.text)));

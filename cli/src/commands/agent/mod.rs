@@ -1,5 +1,6 @@
 //! `substratctl agent`: create agents, talk to them, govern them.
 
+mod answer;
 mod attach;
 mod budget;
 mod create;
@@ -32,6 +33,8 @@ pub(crate) enum Command {
     Send(send::Args),
     /// Show what an agent is doing
     Inspect(inspect::Args),
+    /// Answer whether a backend may use a tool
+    Answer(answer::Args),
     /// Change instructions, role, labels or budgets
     Update(update::Args),
     /// End the running turn
@@ -57,6 +60,7 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Error
         Command::Attach(args) => attach::run(context, args).await,
         Command::Send(args) => send::run(context, args).await,
         Command::Inspect(args) => inspect::run(context, args).await,
+        Command::Answer(args) => answer::run(context, args).await,
         Command::Update(args) => update::run(context, args).await,
         Command::Cancel(args) => govern::cancel(context, args).await,
         Command::Gate(args) => govern::gate(context, args).await,

@@ -23,6 +23,9 @@ pub(crate) fn state_word(agent: &v1::Agent) -> String {
     if agent.gated {
         word += ", gated";
     }
+    if agent.open_permissions > 0 {
+        word += ", asks";
+    }
     if agent.budget_excess.is_some() {
         word += ", out of budget";
     }

@@ -245,6 +245,10 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(segment_bytes: u64) -> Self {
+        Self::with(segment_bytes, Registry::of([Arc::new(Fake::default()) as Arc<dyn Provider>]))
+    }
+
+    pub(super) fn with(segment_bytes: u64, providers: Registry) -> Self {
         let slow = SlowDisk { disk: SimDisk::new(1), gate: Arc::default() };
         slow.create_dir(journal::DIR).unwrap();
         let scanned = journal::scan::<journal::Error>(&slow, 0, |_| Ok(())).unwrap();
@@ -256,7 +260,7 @@ impl World {
         let parts = Parts {
             journal: journal.clone(),
             sink: Box::new(Recorder(log.clone())),
-            providers: Registry::of([Arc::new(Fake::default()) as Arc<dyn Provider>]),
+            providers,
             files: Files::new(folder.path().join("workspaces"), folder.path()),
             shells: Arc::new(crate::engine::NoShells),
             sockets: Arc::new(Nothing),
@@ -275,7 +279,7 @@ impl World {
         self.handle.read(|state| state.agents().count()).await.unwrap()
     }
 
-    async fn ask(&self, agent: &str, text: &str) -> Answer {
+    pub(super) async fn ask(&self, agent: &str, text: &str) -> Answer {
         self.handle.send(send(agent, text), None).await.unwrap().answer.await.unwrap()
     }
 
@@ -478,6 +482,7 @@ async fn only_a_call_that_has_an_event_holds_back_what_is_said_after_it() {
             Item::Delta { text, .. } => &**text,
             Item::Call(_) => "call",
             Item::After(_) => "after",
+            Item::Mark(_) | Item::Replaced { .. } => "other",
         })
         .collect();
     assert_eq!(kinds, ["after", "refused", "call", "after", "called"]);

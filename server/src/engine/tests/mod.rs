@@ -1,5 +1,6 @@
 //! The core on its own, and the engine around it on a simulated disk.
 
+mod backends;
 mod calls;
 mod core;
 mod driver;

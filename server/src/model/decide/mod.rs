@@ -1,5 +1,6 @@
 //! What a command comes to: events and an outcome, or a rejection. Pure.
 
+mod activity;
 mod agent;
 mod budget;
 mod cancel;
@@ -7,6 +8,7 @@ mod desk;
 mod govern;
 mod message;
 mod multicast;
+mod permission;
 mod process;
 mod remind;
 mod session;
@@ -140,6 +142,16 @@ impl Plan<'_, '_> {
             }
             Command::RetryTurn { agent, turn, attempt, delay_ms, class, error, provider } => {
                 Ok(self.retry_turn(agent, turn, (attempt, delay_ms), (class, error), provider))
+            }
+            Command::TellTurn { agent, turn, told } => Ok(self.tell_turn(agent, turn, told)),
+            Command::AskPermission { agent, turn, asked, policy } => {
+                Ok(self.ask_permission(agent, turn, asked, policy))
+            }
+            Command::SettlePermission { agent, permission, answer } => {
+                Ok(self.settle_permission(agent, permission, answer))
+            }
+            Command::AnswerPermission { agent, permission, answer } => {
+                self.answer_permission(&agent, permission, answer)
             }
             Command::StartAttempt { agent, turn } => Ok(self.start_attempt(agent, turn)),
             Command::FinishSuspend { session, result } => Ok(self.finish_suspend(session, result)),

@@ -8,9 +8,9 @@ use crate::model::turn::Turn;
 use crate::model::{
     Agent, AgentCrashed, AgentId, DiscardReason, EndReason, FailureClass, Kind, Message,
     MessageDelivered, MessageDiscarded, MessageId, Outcome, Party, Rejection, Saved, SessionId,
-    SessionSaved, SessionState, SuspendResult, ToolCallResult, TurnAttempt, TurnCancelled,
-    TurnCancelling, TurnComplete, TurnEnd, TurnFailed, TurnId, TurnInterrupted, TurnResumed,
-    TurnRetry, WaitExpired,
+    SessionState, SuspendResult, ToolCallResult, TurnAttempt, TurnCancelled, TurnCancelling,
+    TurnComplete, TurnEnd, TurnFailed, TurnId, TurnInterrupted, TurnResumed, TurnRetry,
+    WaitExpired,
 };
 
 /// What a tool call returns whose turn is cancelled.
@@ -69,11 +69,8 @@ impl Plan<'_, '_> {
                 self.answer(agent, message, Kind::Response, response.clone());
             }
         }
-        if let Saved::State(state) = saved
-            && agent.session.saved.as_ref() != Some(&state)
-        {
-            let state_size = state.size();
-            self.push(session, SessionSaved { state_size, provider_state: state });
+        if let Saved::State(state) = saved {
+            self.save_session(agent, state);
         }
         self.push(
             session,
@@ -210,7 +207,7 @@ impl Plan<'_, '_> {
     }
 
     /// Gives every open tool call of a turn a result, so that its history is valid: that USER
-    /// cancelled the turn, or else this error.
+    /// cancelled the turn, or else this error. What the backend does, and asks, is over as well.
     pub(in crate::model) fn close_calls(&mut self, agent: &Agent, turn: &Turn, error: &str) {
         let error = if turn.is_cancelled_by_user() { ABORTED } else { error };
         for call in &turn.calls {
@@ -226,6 +223,7 @@ impl Plan<'_, '_> {
                 },
             );
         }
+        self.close_backend(agent, turn, error);
     }
 
     pub(super) fn cancel_turn(

@@ -6,6 +6,7 @@
 
 #[macro_use]
 mod data;
+mod activity;
 mod attention;
 mod process;
 mod spending;
@@ -20,6 +21,7 @@ use serde_json::value::RawValue;
 
 use super::{SessionId, Timestamp};
 
+pub use activity::*;
 pub use attention::*;
 pub use data::*;
 pub use process::*;
@@ -258,6 +260,22 @@ events! {
     WorkspaceUnlinked = "workspace.unlinked",
     /// It is gone.
     WorkspaceDeleted = "workspace.deleted",
+    /// The model said something before it went on.
+    TurnSaid = "turn.said",
+    /// The backend tells people something.
+    TurnNotice = "turn.notice",
+    /// Nothing is heard of the backend.
+    TurnStalled = "turn.stalled",
+    /// A tool of the backend starts.
+    ToolUseStarted = "tool_use.started",
+    /// It ended.
+    ToolUseEnded = "tool_use.ended",
+    /// The backend asks whether it may use a tool.
+    PermissionAsked = "permission.asked",
+    /// It was answered.
+    PermissionAnswered = "permission.answered",
+    /// It needs no answer any more.
+    PermissionWithdrawn = "permission.withdrawn",
     /// What a process wrote to its standard error in a turn.
     TurnStderr = "turn.stderr",
     /// A process ended.

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
 use serde_json::{Value, json};
 
-use super::desks;
 use super::world::World;
+use super::{backends, desks};
 use crate::model::*;
 
 /// What happens; numbers choose among what there is.
@@ -42,6 +42,7 @@ enum Step {
     Use { agent: u8, tokens: u8, late: bool },
     Budget { agent: u8, tree: bool, turns: bool, limit: Option<u8> },
     Desk(desks::Step),
+    Backend(backends::Step),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -136,6 +137,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (n(), any::<bool>(), any::<bool>(), proptest::option::of(n()))
             .prop_map(|(agent, tree, turns, limit)| S::Budget { agent, tree, turns, limit }),
         16 => desks::step().prop_map(S::Desk),
+        12 => backends::step().prop_map(S::Backend),
     ]
 }
 
@@ -163,7 +165,7 @@ impl World {
     }
 
     /// An agent with a running turn.
-    fn pick_busy(&self, number: u8) -> Option<Agent> {
+    pub(super) fn pick_busy(&self, number: u8) -> Option<Agent> {
         let busy: Vec<&Agent> =
             self.state.agents().filter(|agent| agent.turn().is_some()).collect();
         busy.get(usize::from(number) % busy.len().max(1)).copied().cloned()
@@ -330,6 +332,7 @@ impl World {
                 }
             }
             Step::Desk(step) => self.desk_step(step),
+            Step::Backend(step) => self.backend_step(step),
             other => self.step_beside(other),
         }
     }

@@ -1,5 +1,7 @@
 //! The core on its own: scenarios, and a state machine of random commands.
 
+mod activity;
+mod backends;
 mod budgets;
 mod calls;
 mod cancel;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::backends::Backends;
 use super::ledger::Ledger;
 use crate::model::*;
 
@@ -47,6 +48,7 @@ pub(super) struct World {
     /// Messages of USER to whose answers someone waits.
     pub(super) attended: BTreeSet<MessageId>,
     ledger: Ledger,
+    backends: Backends,
     calls: BTreeMap<TurnId, Calls>,
 }
 
@@ -85,6 +87,7 @@ impl World {
             fates: BTreeMap::new(),
             attended: BTreeSet::new(),
             ledger: Ledger::default(),
+            backends: Backends::default(),
             calls: BTreeMap::new(),
         }
     }
@@ -117,6 +120,18 @@ impl World {
                 self.judge();
                 Err(rejection)
             }
+        }
+    }
+
+    /// The same as [`World::run`], where so much happens that it cannot be judged each time.
+    pub(super) fn skim(&mut self, command: Command) {
+        let (now, policy, ids) = (self.now, &self.policy, &mut self.ids);
+        let cx = &mut Context { now, policy, ids, attended: &|_| false };
+        let done = transact(&mut self.state, cx, command, None).expect("never rejected");
+        for entry in done.entries {
+            self.shadow.apply(&entry);
+            self.backends.take(&entry);
+            self.entries.push(entry);
         }
     }
 
@@ -153,6 +168,7 @@ impl World {
             self.shadow.apply(&read);
             self.account(&entry);
             self.ledger.take(&entry);
+            self.backends.take(&entry);
             self.entries.push(entry);
             self.judge_record();
         }
@@ -263,6 +279,7 @@ impl World {
         self.judge_messages();
         self.judge_workspaces();
         self.ledger.judge(&self.state);
+        self.backends.judge(&self.state);
     }
 
     fn judge_slots(&self) {

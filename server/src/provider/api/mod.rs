@@ -33,6 +33,7 @@ use self::chat::{Answer, Call, CallResult, Message, Stop, compact, messages};
 use self::config::Config;
 use self::http::Stream;
 use self::sse::Event;
+use super::activity::Activity;
 use super::secret::{Secret, Secrets};
 use super::{
     Capabilities, Ended, Failure, Health, Info, Instance, Model, Objection, OutputKind, Prompt,
@@ -115,7 +116,7 @@ impl Provider for Api {
             name: self.config.name.clone(),
             kind: self.config.kind,
             description: self.config.description(),
-            capabilities: Capabilities::default(),
+            capabilities: Capabilities { pulse: true, ..Capabilities::default() },
             call_limit: None,
         }
     }
@@ -230,12 +231,14 @@ impl Session {
                 }
                 _ => {}
             }
+            if !reply.calls.is_empty() {
+                // What was said before a call is no part of the answer.
+                io.tell(Activity::Text { kind: OutputKind::Text, text: std::mem::take(&mut said) });
+            }
             let results = call_all(&reply.calls, &io).await;
             let calls_nothing = reply.calls.is_empty();
             messages.push(Message::Assistant(reply));
             if !calls_nothing {
-                // What was said before a call is no part of the answer.
-                said.clear();
                 messages.push(Message::Results(results));
             }
         }
@@ -258,6 +261,7 @@ impl Session {
             match self.ask(messages, prompt, key, secrets, io).await {
                 Err(failure) if failure.class == FailureClass::Overflow && compact(messages) => {
                     tracing::info!(agent = %prompt.agent, "a conversation was made shorter");
+                    io.tell(Activity::Void);
                 }
                 asked => return asked,
             }
@@ -290,6 +294,7 @@ impl Session {
             while !fold.is_over()
                 && let Some(came) = stream.next().await?
             {
+                io.alive();
                 if let Some(event) = came
                     && let Some(piece) = fold.event(&event, secrets)?
                 {

@@ -1,7 +1,7 @@
 //! The conversation of a session as a bare model needs it, folded from the session's log.
 //!
 //! `docs/history.md` is the reference. A turn is what it was asked, its tool calls with their
-//! results, and its answer, or in brackets how else it ended. A turn that did not complete gives its
+//! results and what was said between them, and its answer, or in brackets how else it ended. A turn that did not complete gives its
 //! messages back, and they come again with a later turn; so its prompt stands in the conversation
 //! only where all of its messages were withdrawn. Its calls stay in any case: what they did is
 //! done.
@@ -139,6 +139,7 @@ pub fn weight(event: &Event) -> Option<usize> {
             let result = data.result.as_ref().map_or(0, |result| result.get().len());
             result + data.error.as_ref().map_or(0, String::len)
         }
+        Event::TurnSaid(data) => data.text.len(),
         Event::TurnComplete(data) => data.response.len(),
         Event::TurnFailed(data) => data.error.len(),
         Event::TurnRetry(data) => data.error.len(),
@@ -193,7 +194,7 @@ struct Open {
     prompt: Arc<str>,
     /// Those of its prompt that may come again.
     messages: Vec<MessageId>,
-    /// Its calls and their results.
+    /// What it said, its calls and their results.
     items: Vec<Item>,
     /// How many items its failed attempts have, and why the last of them failed.
     failed_attempts: Option<(usize, String)>,
@@ -215,6 +216,9 @@ impl Open {
                     (result, None) => Ok(result.unwrap_or_else(Json::null)),
                 };
                 self.items.push(Item::Result { id: data.call_id, outcome });
+            }
+            Event::TurnSaid(data) if data.turn_id == self.id => {
+                self.items.push(Item::Assistant(data.text));
             }
             Event::TurnRetry(data) if data.turn_id == self.id => {
                 let why = failed("attempt", data.class, &data.error);
@@ -248,7 +252,8 @@ impl Open {
                 (!self.messages.is_empty()).then_some(AGAIN)
             }
         };
-        if asked.is_some() && self.items.is_empty() {
+        let called = self.items.iter().any(|item| matches!(item, Item::Call { .. }));
+        if asked.is_some() && !called {
             return Turn { id: self.id, end, stand_in: self.stand_in, items: Vec::new() };
         }
         let prompt = if is_blank(&self.prompt) { EMPTY.into() } else { self.prompt };
@@ -264,8 +269,22 @@ impl Open {
         let mut items = vec![Item::User(asked.map_or(prompt, Arc::from))];
         items.extend(self.items);
         items.push(Item::Assistant(said));
-        Turn { id: self.id, end, stand_in: self.stand_in, items }
+        Turn { id: self.id, end, stand_in: self.stand_in, items: joined(items) }
     }
+}
+
+/// Makes one of texts of the assistant that follow each other.
+fn joined(items: Vec<Item>) -> Vec<Item> {
+    let mut joined: Vec<Item> = Vec::with_capacity(items.len());
+    for item in items {
+        match (joined.last_mut(), &item) {
+            (Some(Item::Assistant(before)), Item::Assistant(text)) => {
+                *before = format!("{before}\n\n{text}").into();
+            }
+            _ => joined.push(item),
+        }
+    }
+    joined
 }
 
 fn failed(what: &str, class: FailureClass, error: &str) -> String {

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::model::{
     DiscardReason, MessageDiscarded, Name, Party, Timestamp, ToolCallInvoked, ToolCallResult,
-    TurnCancelled, TurnComplete, TurnFailed, TurnInterrupted, TurnRetry, TurnStart,
+    TurnCancelled, TurnComplete, TurnFailed, TurnInterrupted, TurnRetry, TurnSaid, TurnStart,
 };
 
 fn turn_id(number: u64) -> TurnId {
@@ -52,6 +52,10 @@ impl Log {
 
     fn call(&mut self, turn: u64, call: u64) -> &mut Self {
         self.invoke(turn, call).result(turn, call, None)
+    }
+
+    fn say(&mut self, turn: u64, text: &str) -> &mut Self {
+        self.add(TurnSaid { turn_id: turn_id(turn), text: text.into() })
     }
 
     fn complete(&mut self, turn: u64, response: &str) -> &mut Self {
@@ -179,6 +183,25 @@ fn a_completed_turn_is_its_prompt_its_calls_and_its_answer() {
         "assistant: done".to_owned(),
     ];
     assert_eq!(told, wanted);
+}
+
+#[test]
+fn what_was_said_before_the_answer_stands_where_it_was_said() {
+    let mut log = Log::default();
+    log.start(1).say(1, "let me look").call(1, 7).say(1, "so").say(1, "then").complete(1, "done");
+    let call = call_id(7);
+    let wanted = [
+        "user: ask 1".to_owned(),
+        "assistant: let me look".to_owned(),
+        format!("look {call}"),
+        format!("= null {call}"),
+        "assistant: so\n\nthen\n\ndone".to_owned(),
+    ];
+    assert_eq!(log.told(), wanted);
+    // An attempt that only spoke leaves nothing behind, as its prompt comes again.
+    let mut log = Log::default();
+    log.start(1).say(1, "hm").fail(1).start(1).complete(1, "done");
+    assert_eq!(log.told(), ["user: ask 1", "assistant: done"]);
 }
 
 #[test]

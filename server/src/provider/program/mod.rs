@@ -66,6 +66,7 @@ impl Provider for Program {
             description: "any executable that speaks lines of JSON; its command line is the model"
                 .to_owned(),
             capabilities: Capabilities {
+                pulse: false,
                 keeps_history: true,
                 native_tools: true,
                 tool_socket: true,

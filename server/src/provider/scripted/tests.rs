@@ -9,11 +9,12 @@ use std::sync::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::super::activity::{Activity, Decision};
 use super::super::history::{End, History, Item, Turn};
-use super::super::{OutputKind, TurnIo};
+use super::super::{OutputKind, Question, TurnIo};
 use super::*;
 use crate::model::{
-    CallId, FailureClass, Json, Kind, LimitKind, Message, MessageId, Name, Party, SessionId,
+    Blob, CallId, FailureClass, Json, Kind, LimitKind, Message, MessageId, Name, Party, SessionId,
     Timestamp, TurnId, Usage,
 };
 
@@ -36,6 +37,14 @@ impl TurnIo for Io {
         self.emitted.lock().unwrap().push((kind, text.to_owned()));
         self.spoke.cancel();
     }
+
+    fn tell(&self, _: Activity) {}
+
+    fn ask(&self, _: Question) -> BoxFuture<'_, Decision> {
+        std::future::ready(Decision::Cancel).boxed()
+    }
+
+    fn save(&self, _: Blob) {}
 
     fn call_tool<'a>(&'a self, tool: &'a str, args: Json) -> BoxFuture<'a, Result<Json, String>> {
         let args: Value = serde_json::from_str(args.get()).unwrap();

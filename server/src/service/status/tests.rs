@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::*;
-use crate::model::{AgentId, Excess, Measure, Name, Scope, Stage, TurnId};
+use crate::model::{AgentId, Excess, Measure, Name, PermissionId, Scope, Stage, TurnId};
 
 /// Every reason that does not come from a rejection of the core.
 const OTHERS: &[Reason] = &[
@@ -72,6 +72,9 @@ fn rejections() -> Vec<Rejection> {
         Rejection::NoWorkspace { name: name() },
         Rejection::NoTurn { name: name(), turn: None },
         Rejection::NoTurn { name: name(), turn: Some(TurnId::from_u64(7)) },
+        Rejection::PermissionNotOpen { name: name(), permission: None },
+        Rejection::PermissionNotOpen { name: name(), permission: Some(PermissionId::from_u64(7)) },
+        Rejection::PermissionAmbiguous { open: vec!["permission-1".into(), "permission-2".into()] },
         Rejection::TurnNotFound { turn: TurnId::from_u64(7) },
         Rejection::TurnNotReplayable {
             turn: TurnId::from_u64(7),

@@ -312,6 +312,75 @@ fn a_client_that_lags_is_told_what_it_missed() {
     assert!(*kept > 0 && !rest.is_empty());
 }
 
+/// The pieces and the events that a client was sent.
+fn shown(weave: &mut Weave) -> Vec<String> {
+    let items = std::iter::from_fn(|| weave.pop()).filter_map(|response| response.item);
+    let shown = items.map(|item| match item {
+        Item::OutputDelta(delta) => delta.text,
+        Item::OutputReplaced(replaced) => {
+            format!("{}-{}={}", replaced.from_index, replaced.to_index, replaced.text)
+        }
+        Item::ToolCallStarted(call) => format!("{} starts", call.tool),
+        Item::ToolCallFinished(call) => format!("{} ends", call.tool),
+        other => format!("{other:?}"),
+    });
+    shown.collect()
+}
+
+#[test]
+fn a_tool_of_a_backend_keeps_its_place_and_is_waited_for() {
+    use futures_util::FutureExt;
+    let (mut world, mut weave) = (World::default(), Weave::default());
+    world.start();
+    weave.event(AGENT, &world.entries[0], &world.outputs);
+    weave.pop();
+    let output = world.outputs.get(AGENT).unwrap();
+    world.delta("before");
+    let mark = output.mark();
+    world.delta("after");
+    weave.read_outputs();
+    assert_eq!(shown(&mut weave), ["before"]);
+    assert_eq!(weave.changed().now_or_never(), None, "the tool is not in the log yet");
+    let (turn_id, use_id, tool) = (world.turn_id(), "a".into(), "Bash".into());
+    let input = Json::of(&"ls").unwrap();
+    let started = world.push(crate::model::ToolUseStarted { turn_id, use_id, tool, input });
+    output.settle(&mark, started);
+    assert_eq!(weave.changed().now_or_never(), None, "its event comes first");
+    weave.event(AGENT, &world.entries[1], &world.outputs);
+    weave.read_outputs();
+    assert_eq!(shown(&mut weave), ["Bash starts", "after"]);
+    // One that is not logged keeps nobody waiting.
+    let mark = output.mark();
+    world.delta("more");
+    assert_eq!(weave.changed().now_or_never(), None);
+    output.settle(&mark, started);
+    assert_eq!(weave.changed().now_or_never(), Some(()));
+    weave.read_outputs();
+    assert_eq!(shown(&mut weave), ["more"]);
+}
+
+#[test]
+fn what_is_replaced_is_told_once_and_after_what_it_replaces() {
+    let (mut world, mut weave) = (World::default(), Weave::default());
+    world.start();
+    weave.event(AGENT, &world.entries[0], &world.outputs);
+    weave.pop();
+    world.delta("a");
+    world.delta("b");
+    let output = world.outputs.get(AGENT).unwrap();
+    output.replace(1, OutputKind::Text, "c");
+    world.delta("d");
+    weave.read_outputs();
+    assert_eq!(shown(&mut weave), ["a", "b", "1-2=c", "d"]);
+    for (seen, rest) in [(2, &["1-2=c", "d"][..]), (3, &[])] {
+        let mut again = Weave::default();
+        again.pass(1);
+        again.follow(AGENT, output.clone(), seen, BTreeSet::new());
+        again.read_outputs();
+        assert_eq!(shown(&mut again), rest, "a client that has seen {seen}");
+    }
+}
+
 #[test]
 fn a_client_waits_only_for_what_it_can_read() {
     use futures_util::FutureExt;

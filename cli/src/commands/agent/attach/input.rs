@@ -51,6 +51,11 @@ impl Console {
         Self { prompts: Some(prompts), printer, ..console }
     }
 
+    /// Whether somebody sits at a terminal.
+    pub(super) fn is_terminal(&self) -> bool {
+        self.prompts.is_some()
+    }
+
     /// Asks for a line, unless that was done already.
     pub(super) fn prompt(&mut self, name: &str) {
         if let Some(prompts) = self.prompts.as_ref().filter(|_| !self.prompting) {

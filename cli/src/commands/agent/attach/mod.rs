@@ -5,6 +5,7 @@
 //! twice. Inputs that were not confirmed are sent again under the same request id.
 
 mod input;
+mod questions;
 mod view;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -20,6 +21,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Streaming};
 
 use self::input::{Console, Typed};
+use self::questions::{Meant, Questions};
 use self::view::View;
 use super::Context;
 use crate::bounded::too_large;
@@ -40,7 +42,8 @@ const MAX_INPUT: usize = MAX_MESSAGE_BYTES - 1024;
 /// Watch an agent live and talk to it.
 ///
 /// Type to send; answers stream. Ctrl-C cancels a running turn, again (or when none runs)
-/// detaches; /quit and Ctrl-D detach, too. The agent lives on.
+/// detaches; /quit and Ctrl-D detach, too. The agent lives on. On a terminal, what its backend asks
+/// is shown: /allow, /always and /deny [REASON] answer the oldest question.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The agent
@@ -76,6 +79,7 @@ struct Session<'a> {
     seen: (u64, u64),
     unconfirmed: VecDeque<Unconfirmed>,
     inputs: Inputs,
+    questions: Questions,
     /// Whether a turn of the attached agent runs.
     running: bool,
     cancelled: bool,
@@ -136,6 +140,7 @@ pub(super) async fn run(context: &Context, args: Args) -> Result<(), Error> {
         seen: (0, 0),
         unconfirmed: VecDeque::new(),
         inputs: Inputs::default(),
+        questions: Questions::default(),
         running: false,
         cancelled: false,
         cancel: false,
@@ -227,13 +232,18 @@ impl Session<'_> {
         if std::mem::take(&mut self.cancel) {
             return Some(Asked::Cancel(v1::AttachCancel {}));
         }
+        if let Some(answer) = self.questions.next() {
+            return Some(Asked::Decision(answer));
+        }
         let waiting = self.unconfirmed.iter_mut().find(|waiting| !waiting.sent)?;
         waiting.sent = true;
         Some(input(waiting))
     }
 
     fn has_requests(&self) -> bool {
-        self.cancel || self.unconfirmed.iter().any(|waiting| !waiting.sent)
+        self.cancel
+            || self.questions.has_answers()
+            || self.unconfirmed.iter().any(|waiting| !waiting.sent)
     }
 
     fn open(&self) -> v1::AttachOpen {
@@ -248,6 +258,7 @@ impl Session<'_> {
             start,
             seen_turn: self.seen.0,
             seen_deltas: self.seen.1,
+            answers_permissions: self.console.is_terminal(),
         }
     }
 
@@ -324,10 +335,7 @@ impl Session<'_> {
         match typed {
             Typed::Line(text) if text.trim() == "/quit" => return true,
             Typed::Line(text) if text.trim().is_empty() => self.console.prompt(&self.args.agent),
-            Typed::Line(text) => {
-                self.cancelled = false;
-                self.queue(text);
-            }
+            Typed::Line(text) => self.line(text),
             Typed::Interrupt if self.running && !self.cancelled => {
                 self.cancelled = true;
                 self.view.note(&self.console, "cancelling the turn; Ctrl-C again detaches");
@@ -337,6 +345,22 @@ impl Session<'_> {
             Typed::End => self.closed = true,
         }
         false
+    }
+
+    fn line(&mut self, text: String) {
+        let meant =
+            if self.console.is_terminal() { self.questions.typed(&text) } else { Meant::Text };
+        match meant {
+            Meant::Text => {
+                self.cancelled = false;
+                self.queue(text);
+            }
+            Meant::Answered => {}
+            Meant::NothingAsked => self.view.note(&self.console, "nothing is asked"),
+        }
+        if self.questions.is_open() || meant == Meant::NothingAsked {
+            self.console.prompt(&self.args.agent);
+        }
     }
 
     fn item(&mut self, response: v1::AttachResponse) -> Result<(), Error> {
@@ -376,6 +400,12 @@ impl Session<'_> {
         } else {
             self.view.show(&self.console, &response);
         }
+        if let Some(item) = &response.item {
+            self.questions.take(item);
+        }
+        if self.questions.is_open() {
+            self.console.prompt(&self.args.agent);
+        }
         match response.item {
             Some(Item::TurnEnded(turn)) if self.view.is_own(&turn.agent_id) => {
                 self.running = false;
@@ -393,6 +423,9 @@ impl Session<'_> {
         self.unconfirmed.retain(|waiting| waiting.request_id != result.request_id);
         if !result.message_id.is_empty() {
             self.inputs.confirmed(&result.message_id);
+        }
+        if self.questions.is_result(result) {
+            return;
         }
         if !result.reason.is_empty() {
             self.failed = true;

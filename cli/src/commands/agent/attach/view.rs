@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use substrat_proto::v1;
 use substrat_proto::v1::attach_response::Item;
 
+use super::super::answer;
 use super::input::Console;
 use crate::output::{Output, count};
 
@@ -30,6 +31,10 @@ pub(super) struct View {
 #[derive(Default)]
 struct Text {
     all: String,
+    /// Numbers of the pieces that it is made of, and where each begins.
+    pieces: Vec<(u64, usize)>,
+    /// Where it goes on after the last tool call.
+    since: usize,
     /// In a tree: what waits for the rest of its line.
     rest: String,
 }
@@ -99,7 +104,18 @@ impl View {
                 self.texts.insert(turn.agent_id.clone(), Text::default());
             }
             Some(Item::OutputDelta(delta)) => self.delta(console, delta),
+            Some(Item::OutputReplaced(replaced)) => self.replaced(console, replaced),
+            Some(Item::PermissionRequested(asked)) => {
+                self.asked(console, asked.permission.as_slice());
+            }
+            Some(Item::PermissionResolved(resolved)) => {
+                let text = self.output.dim(&format!("[{}]", answer::resolved(resolved)));
+                self.agent_line(console, &resolved.agent_id, &text);
+            }
             Some(Item::ToolCallStarted(call)) => {
+                if let Some(text) = self.texts.get_mut(&call.agent_id) {
+                    text.since = text.all.len();
+                }
                 let text = self.output.dim(&format!("· {}{}", call.tool, arguments(call)));
                 self.agent_line(console, &call.agent_id, &text);
             }
@@ -159,6 +175,47 @@ impl View {
             (true, true) => format!("reconnected to a restarted daemon; {} is {state}", agent.path),
         };
         self.note(console, &text);
+        self.asked(console, &attached.permissions);
+    }
+
+    fn asked(&mut self, console: &Console, asked: &[v1::Permission]) {
+        for asked in asked {
+            let text = self.output.bold(&format!("? {}", answer::question(asked)));
+            self.agent_line(console, &asked.agent_id, &text);
+            if console.is_terminal() {
+                let text = self.output.dim("  /allow, /always or /deny [REASON] answers");
+                self.agent_line(console, &asked.agent_id, &text);
+            }
+        }
+    }
+
+    /// Says that the text so far is another, and shows it.
+    fn replaced(&mut self, console: &Console, replaced: &v1::OutputReplaced) {
+        let Some(agent) = self.turns.get(&replaced.turn).cloned() else { return };
+        if replaced.kind() == v1::OutputKind::Thinking {
+            return;
+        }
+        let text = self.texts.entry(agent.clone()).or_default();
+        let first = text.pieces.partition_point(|(index, _)| *index < replaced.from_index);
+        let start = text.pieces.get(first).map_or(text.all.len(), |(_, start)| *start);
+        text.all.truncate(start);
+        text.pieces.truncate(first);
+        text.rest.clear();
+        let what = if replaced.text.is_empty() {
+            "[the text so far is void]"
+        } else {
+            "[the text so far is replaced by:]"
+        };
+        self.agent_line(console, &agent, &self.output.dim(what));
+        self.delta(
+            console,
+            &v1::OutputDelta {
+                turn: replaced.turn,
+                index: replaced.from_index,
+                kind: replaced.kind,
+                text: replaced.text.clone(),
+            },
+        );
     }
 
     fn delta(&mut self, console: &Console, delta: &v1::OutputDelta) {
@@ -166,6 +223,7 @@ impl View {
         let thinking = delta.kind() == v1::OutputKind::Thinking;
         let text = self.texts.entry(agent.clone()).or_default();
         if !thinking {
+            text.pieces.push((delta.index, text.all.len()));
             text.all.push_str(&delta.text);
         }
         if thinking {
@@ -207,7 +265,9 @@ impl View {
         }
         match turn.outcome() {
             v1::TurnOutcome::Completed => {
-                if text.all.trim_end() == turn.response.trim_end() {
+                let last = text.all.get(text.since..).unwrap_or_default();
+                if [text.all.as_str(), last].map(str::trim_end).contains(&turn.response.trim_end())
+                {
                     if self.midway {
                         self.line(console, "");
                     }

@@ -1,5 +1,6 @@
 import datetime
 
+from google.protobuf import struct_pb2 as _struct_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from substrat.v1 import budget_pb2 as _budget_pb2
 from substrat.v1 import sandbox_pb2 as _sandbox_pb2
@@ -29,6 +30,13 @@ class MessageKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     MESSAGE_KIND_NOTIFICATION: _ClassVar[MessageKind]
     MESSAGE_KIND_MULTICAST: _ClassVar[MessageKind]
     MESSAGE_KIND_ERROR: _ClassVar[MessageKind]
+
+class PermissionVerdict(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PERMISSION_VERDICT_UNSPECIFIED: _ClassVar[PermissionVerdict]
+    PERMISSION_VERDICT_ALLOW: _ClassVar[PermissionVerdict]
+    PERMISSION_VERDICT_ALWAYS: _ClassVar[PermissionVerdict]
+    PERMISSION_VERDICT_DENY: _ClassVar[PermissionVerdict]
 AGENT_STATE_UNSPECIFIED: AgentState
 AGENT_STATE_IDLE: AgentState
 AGENT_STATE_BUSY: AgentState
@@ -40,9 +48,13 @@ MESSAGE_KIND_RESPONSE: MessageKind
 MESSAGE_KIND_NOTIFICATION: MessageKind
 MESSAGE_KIND_MULTICAST: MessageKind
 MESSAGE_KIND_ERROR: MessageKind
+PERMISSION_VERDICT_UNSPECIFIED: PermissionVerdict
+PERMISSION_VERDICT_ALLOW: PermissionVerdict
+PERMISSION_VERDICT_ALWAYS: PermissionVerdict
+PERMISSION_VERDICT_DENY: PermissionVerdict
 
 class Agent(_message.Message):
-    __slots__ = ("id", "name", "path", "parent_id", "session_id", "provider", "model", "role", "instructions", "workspace_id", "state", "gated", "permits", "inbox_size", "child_count", "metadata", "create_time", "activity_time", "turn_id", "queued", "turns", "last_sequence", "workspace_subdir", "workspace_access", "usage", "tree_usage", "budget", "tree_budget", "budget_excess", "sandbox")
+    __slots__ = ("id", "name", "path", "parent_id", "session_id", "provider", "model", "role", "instructions", "workspace_id", "state", "gated", "permits", "inbox_size", "child_count", "metadata", "create_time", "activity_time", "turn_id", "queued", "turns", "last_sequence", "workspace_subdir", "workspace_access", "usage", "tree_usage", "budget", "tree_budget", "budget_excess", "sandbox", "open_permissions")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -80,6 +92,7 @@ class Agent(_message.Message):
     TREE_BUDGET_FIELD_NUMBER: _ClassVar[int]
     BUDGET_EXCESS_FIELD_NUMBER: _ClassVar[int]
     SANDBOX_FIELD_NUMBER: _ClassVar[int]
+    OPEN_PERMISSIONS_FIELD_NUMBER: _ClassVar[int]
     id: str
     name: str
     path: str
@@ -110,7 +123,8 @@ class Agent(_message.Message):
     tree_budget: _budget_pb2.Budget
     budget_excess: _budget_pb2.BudgetExcess
     sandbox: _sandbox_pb2.SandboxStatus
-    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., path: _Optional[str] = ..., parent_id: _Optional[str] = ..., session_id: _Optional[str] = ..., provider: _Optional[str] = ..., model: _Optional[str] = ..., role: _Optional[str] = ..., instructions: _Optional[str] = ..., workspace_id: _Optional[str] = ..., state: _Optional[_Union[AgentState, str]] = ..., gated: _Optional[bool] = ..., permits: _Optional[int] = ..., inbox_size: _Optional[int] = ..., child_count: _Optional[int] = ..., metadata: _Optional[_Mapping[str, str]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., activity_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., turn_id: _Optional[str] = ..., queued: _Optional[bool] = ..., turns: _Optional[_Union[TurnCounts, _Mapping]] = ..., last_sequence: _Optional[int] = ..., workspace_subdir: _Optional[str] = ..., workspace_access: _Optional[_Union[_workspace_pb2.LinkMode, str]] = ..., usage: _Optional[_Union[_budget_pb2.Usage, _Mapping]] = ..., tree_usage: _Optional[_Union[_budget_pb2.Usage, _Mapping]] = ..., budget: _Optional[_Union[_budget_pb2.Budget, _Mapping]] = ..., tree_budget: _Optional[_Union[_budget_pb2.Budget, _Mapping]] = ..., budget_excess: _Optional[_Union[_budget_pb2.BudgetExcess, _Mapping]] = ..., sandbox: _Optional[_Union[_sandbox_pb2.SandboxStatus, _Mapping]] = ...) -> None: ...
+    open_permissions: int
+    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., path: _Optional[str] = ..., parent_id: _Optional[str] = ..., session_id: _Optional[str] = ..., provider: _Optional[str] = ..., model: _Optional[str] = ..., role: _Optional[str] = ..., instructions: _Optional[str] = ..., workspace_id: _Optional[str] = ..., state: _Optional[_Union[AgentState, str]] = ..., gated: _Optional[bool] = ..., permits: _Optional[int] = ..., inbox_size: _Optional[int] = ..., child_count: _Optional[int] = ..., metadata: _Optional[_Mapping[str, str]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., activity_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., turn_id: _Optional[str] = ..., queued: _Optional[bool] = ..., turns: _Optional[_Union[TurnCounts, _Mapping]] = ..., last_sequence: _Optional[int] = ..., workspace_subdir: _Optional[str] = ..., workspace_access: _Optional[_Union[_workspace_pb2.LinkMode, str]] = ..., usage: _Optional[_Union[_budget_pb2.Usage, _Mapping]] = ..., tree_usage: _Optional[_Union[_budget_pb2.Usage, _Mapping]] = ..., budget: _Optional[_Union[_budget_pb2.Budget, _Mapping]] = ..., tree_budget: _Optional[_Union[_budget_pb2.Budget, _Mapping]] = ..., budget_excess: _Optional[_Union[_budget_pb2.BudgetExcess, _Mapping]] = ..., sandbox: _Optional[_Union[_sandbox_pb2.SandboxStatus, _Mapping]] = ..., open_permissions: _Optional[int] = ...) -> None: ...
 
 class TurnCounts(_message.Message):
     __slots__ = ("completed", "failed", "cancelled", "interrupted")
@@ -158,7 +172,7 @@ class Message(_message.Message):
     def __init__(self, id: _Optional[str] = ..., sender_id: _Optional[str] = ..., sender: _Optional[str] = ..., recipient_id: _Optional[str] = ..., recipient: _Optional[str] = ..., kind: _Optional[_Union[MessageKind, str]] = ..., text: _Optional[str] = ..., reply_to: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., sequence: _Optional[int] = ...) -> None: ...
 
 class Turn(_message.Message):
-    __slots__ = ("id", "start_time", "sequence", "message_ids", "open_tools", "waiting_for", "cancelling", "usage")
+    __slots__ = ("id", "start_time", "sequence", "message_ids", "open_tools", "waiting_for", "cancelling", "usage", "native_tools", "stall")
     ID_FIELD_NUMBER: _ClassVar[int]
     START_TIME_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -167,6 +181,8 @@ class Turn(_message.Message):
     WAITING_FOR_FIELD_NUMBER: _ClassVar[int]
     CANCELLING_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
+    NATIVE_TOOLS_FIELD_NUMBER: _ClassVar[int]
+    STALL_FIELD_NUMBER: _ClassVar[int]
     id: str
     start_time: _timestamp_pb2.Timestamp
     sequence: int
@@ -175,7 +191,47 @@ class Turn(_message.Message):
     waiting_for: str
     cancelling: bool
     usage: _budget_pb2.Usage
-    def __init__(self, id: _Optional[str] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., sequence: _Optional[int] = ..., message_ids: _Optional[_Iterable[str]] = ..., open_tools: _Optional[_Iterable[str]] = ..., waiting_for: _Optional[str] = ..., cancelling: _Optional[bool] = ..., usage: _Optional[_Union[_budget_pb2.Usage, _Mapping]] = ...) -> None: ...
+    native_tools: _containers.RepeatedScalarFieldContainer[str]
+    stall: Stall
+    def __init__(self, id: _Optional[str] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., sequence: _Optional[int] = ..., message_ids: _Optional[_Iterable[str]] = ..., open_tools: _Optional[_Iterable[str]] = ..., waiting_for: _Optional[str] = ..., cancelling: _Optional[bool] = ..., usage: _Optional[_Union[_budget_pb2.Usage, _Mapping]] = ..., native_tools: _Optional[_Iterable[str]] = ..., stall: _Optional[_Union[Stall, _Mapping]] = ...) -> None: ...
+
+class Stall(_message.Message):
+    __slots__ = ("start_time", "tool")
+    START_TIME_FIELD_NUMBER: _ClassVar[int]
+    TOOL_FIELD_NUMBER: _ClassVar[int]
+    start_time: _timestamp_pb2.Timestamp
+    tool: str
+    def __init__(self, start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., tool: _Optional[str] = ...) -> None: ...
+
+class Permission(_message.Message):
+    __slots__ = ("id", "agent_id", "turn_id", "call_id", "tool", "input", "options", "create_time")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    AGENT_ID_FIELD_NUMBER: _ClassVar[int]
+    TURN_ID_FIELD_NUMBER: _ClassVar[int]
+    CALL_ID_FIELD_NUMBER: _ClassVar[int]
+    TOOL_FIELD_NUMBER: _ClassVar[int]
+    INPUT_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    agent_id: str
+    turn_id: str
+    call_id: str
+    tool: str
+    input: _struct_pb2.Value
+    options: _containers.RepeatedCompositeFieldContainer[PermissionOption]
+    create_time: _timestamp_pb2.Timestamp
+    def __init__(self, id: _Optional[str] = ..., agent_id: _Optional[str] = ..., turn_id: _Optional[str] = ..., call_id: _Optional[str] = ..., tool: _Optional[str] = ..., input: _Optional[_Union[_struct_pb2.Value, _Mapping]] = ..., options: _Optional[_Iterable[_Union[PermissionOption, _Mapping]]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class PermissionOption(_message.Message):
+    __slots__ = ("id", "name", "kind")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    name: str
+    kind: str
+    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., kind: _Optional[str] = ...) -> None: ...
 
 class Reminder(_message.Message):
     __slots__ = ("id", "reason", "due_time", "every_seconds")

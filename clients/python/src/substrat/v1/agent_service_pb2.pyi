@@ -180,7 +180,7 @@ class InspectAgentRequest(_message.Message):
     def __init__(self, agent: _Optional[str] = ..., recent: _Optional[int] = ...) -> None: ...
 
 class InspectAgentResponse(_message.Message):
-    __slots__ = ("agent", "turn", "inbox", "children", "recent", "reminders", "subscriptions", "multicasts")
+    __slots__ = ("agent", "turn", "inbox", "children", "recent", "reminders", "subscriptions", "multicasts", "permissions")
     AGENT_FIELD_NUMBER: _ClassVar[int]
     TURN_FIELD_NUMBER: _ClassVar[int]
     INBOX_FIELD_NUMBER: _ClassVar[int]
@@ -189,6 +189,7 @@ class InspectAgentResponse(_message.Message):
     REMINDERS_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
     MULTICASTS_FIELD_NUMBER: _ClassVar[int]
+    PERMISSIONS_FIELD_NUMBER: _ClassVar[int]
     agent: _agent_pb2.Agent
     turn: _agent_pb2.Turn
     inbox: _containers.RepeatedCompositeFieldContainer[_agent_pb2.Message]
@@ -197,7 +198,8 @@ class InspectAgentResponse(_message.Message):
     reminders: _containers.RepeatedCompositeFieldContainer[_agent_pb2.Reminder]
     subscriptions: _containers.RepeatedCompositeFieldContainer[_agent_pb2.Subscription]
     multicasts: _containers.RepeatedCompositeFieldContainer[_agent_pb2.Multicast]
-    def __init__(self, agent: _Optional[_Union[_agent_pb2.Agent, _Mapping]] = ..., turn: _Optional[_Union[_agent_pb2.Turn, _Mapping]] = ..., inbox: _Optional[_Iterable[_Union[_agent_pb2.Message, _Mapping]]] = ..., children: _Optional[_Iterable[_Union[_agent_pb2.Agent, _Mapping]]] = ..., recent: _Optional[_Iterable[_Union[_event_pb2.Event, _Mapping]]] = ..., reminders: _Optional[_Iterable[_Union[_agent_pb2.Reminder, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_agent_pb2.Subscription, _Mapping]]] = ..., multicasts: _Optional[_Iterable[_Union[_agent_pb2.Multicast, _Mapping]]] = ...) -> None: ...
+    permissions: _containers.RepeatedCompositeFieldContainer[_agent_pb2.Permission]
+    def __init__(self, agent: _Optional[_Union[_agent_pb2.Agent, _Mapping]] = ..., turn: _Optional[_Union[_agent_pb2.Turn, _Mapping]] = ..., inbox: _Optional[_Iterable[_Union[_agent_pb2.Message, _Mapping]]] = ..., children: _Optional[_Iterable[_Union[_agent_pb2.Agent, _Mapping]]] = ..., recent: _Optional[_Iterable[_Union[_event_pb2.Event, _Mapping]]] = ..., reminders: _Optional[_Iterable[_Union[_agent_pb2.Reminder, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_agent_pb2.Subscription, _Mapping]]] = ..., multicasts: _Optional[_Iterable[_Union[_agent_pb2.Multicast, _Mapping]]] = ..., permissions: _Optional[_Iterable[_Union[_agent_pb2.Permission, _Mapping]]] = ...) -> None: ...
 
 class GateAgentRequest(_message.Message):
     __slots__ = ("agent", "request_id")
@@ -240,6 +242,26 @@ class PermitTurnResponse(_message.Message):
     AGENT_FIELD_NUMBER: _ClassVar[int]
     agent: _agent_pb2.Agent
     def __init__(self, agent: _Optional[_Union[_agent_pb2.Agent, _Mapping]] = ...) -> None: ...
+
+class AnswerPermissionRequest(_message.Message):
+    __slots__ = ("agent", "permission_id", "verdict", "reason", "request_id")
+    AGENT_FIELD_NUMBER: _ClassVar[int]
+    PERMISSION_ID_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    agent: str
+    permission_id: str
+    verdict: _agent_pb2.PermissionVerdict
+    reason: str
+    request_id: str
+    def __init__(self, agent: _Optional[str] = ..., permission_id: _Optional[str] = ..., verdict: _Optional[_Union[_agent_pb2.PermissionVerdict, str]] = ..., reason: _Optional[str] = ..., request_id: _Optional[str] = ...) -> None: ...
+
+class AnswerPermissionResponse(_message.Message):
+    __slots__ = ("permission_id",)
+    PERMISSION_ID_FIELD_NUMBER: _ClassVar[int]
+    permission_id: str
+    def __init__(self, permission_id: _Optional[str] = ...) -> None: ...
 
 class TerminateAgentRequest(_message.Message):
     __slots__ = ("agent", "recursive", "request_id")

@@ -94,6 +94,11 @@ class AgentServiceStub:
                 request_serializer=substrat_dot_v1_dot_agent__service__pb2.PermitTurnRequest.SerializeToString,
                 response_deserializer=substrat_dot_v1_dot_agent__service__pb2.PermitTurnResponse.FromString,
                 _registered_method=True)
+        self.AnswerPermission = channel.unary_unary(
+                '/substrat.v1.AgentService/AnswerPermission',
+                request_serializer=substrat_dot_v1_dot_agent__service__pb2.AnswerPermissionRequest.SerializeToString,
+                response_deserializer=substrat_dot_v1_dot_agent__service__pb2.AnswerPermissionResponse.FromString,
+                _registered_method=True)
         self.TerminateAgent = channel.unary_unary(
                 '/substrat.v1.AgentService/TerminateAgent',
                 request_serializer=substrat_dot_v1_dot_agent__service__pb2.TerminateAgentRequest.SerializeToString,
@@ -201,6 +206,15 @@ class AgentServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AnswerPermission(self, request, context):
+        """Answers a question of an agent's backend whether it may use a tool. The first answer counts:
+        FAILED_PRECONDITION (PERMISSION_NOT_OPEN) for a later one, (PERMISSION_AMBIGUOUS) when none is
+        named and several are open.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def TerminateAgent(self, request, context):
         """Ends an agent for good, with its subtree when recursive. FAILED_PRECONDITION
         (AGENT_HAS_CHILDREN) for a parent otherwise.
@@ -275,6 +289,11 @@ def add_AgentServiceServicer_to_server(servicer, server):
                     servicer.PermitTurn,
                     request_deserializer=substrat_dot_v1_dot_agent__service__pb2.PermitTurnRequest.FromString,
                     response_serializer=substrat_dot_v1_dot_agent__service__pb2.PermitTurnResponse.SerializeToString,
+            ),
+            'AnswerPermission': grpc.unary_unary_rpc_method_handler(
+                    servicer.AnswerPermission,
+                    request_deserializer=substrat_dot_v1_dot_agent__service__pb2.AnswerPermissionRequest.FromString,
+                    response_serializer=substrat_dot_v1_dot_agent__service__pb2.AnswerPermissionResponse.SerializeToString,
             ),
             'TerminateAgent': grpc.unary_unary_rpc_method_handler(
                     servicer.TerminateAgent,
@@ -572,6 +591,33 @@ class AgentService:
             '/substrat.v1.AgentService/PermitTurn',
             substrat_dot_v1_dot_agent__service__pb2.PermitTurnRequest.SerializeToString,
             substrat_dot_v1_dot_agent__service__pb2.PermitTurnResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AnswerPermission(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/substrat.v1.AgentService/AnswerPermission',
+            substrat_dot_v1_dot_agent__service__pb2.AnswerPermissionRequest.SerializeToString,
+            substrat_dot_v1_dot_agent__service__pb2.AnswerPermissionResponse.FromString,
             options,
             channel_credentials,
             insecure,

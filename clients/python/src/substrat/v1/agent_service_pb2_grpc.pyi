@@ -73,6 +73,11 @@ class AgentServiceStub:
     """Lets turns of a gated agent start again."""
     PermitTurn: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.PermitTurnRequest, _agent_service_pb2.PermitTurnResponse]
     """Lets one turn of a gated agent start. FAILED_PRECONDITION (AGENT_NOT_GATED) otherwise."""
+    AnswerPermission: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.AnswerPermissionRequest, _agent_service_pb2.AnswerPermissionResponse]
+    """Answers a question of an agent's backend whether it may use a tool. The first answer counts:
+    FAILED_PRECONDITION (PERMISSION_NOT_OPEN) for a later one, (PERMISSION_AMBIGUOUS) when none is
+    named and several are open.
+    """
     TerminateAgent: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.TerminateAgentRequest, _agent_service_pb2.TerminateAgentResponse]
     """Ends an agent for good, with its subtree when recursive. FAILED_PRECONDITION
     (AGENT_HAS_CHILDREN) for a parent otherwise.
@@ -127,6 +132,11 @@ class AgentServiceAsyncStub(AgentServiceStub):
     """Lets turns of a gated agent start again."""
     PermitTurn: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.PermitTurnRequest, _agent_service_pb2.PermitTurnResponse]  # type: ignore[assignment]
     """Lets one turn of a gated agent start. FAILED_PRECONDITION (AGENT_NOT_GATED) otherwise."""
+    AnswerPermission: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.AnswerPermissionRequest, _agent_service_pb2.AnswerPermissionResponse]  # type: ignore[assignment]
+    """Answers a question of an agent's backend whether it may use a tool. The first answer counts:
+    FAILED_PRECONDITION (PERMISSION_NOT_OPEN) for a later one, (PERMISSION_AMBIGUOUS) when none is
+    named and several are open.
+    """
     TerminateAgent: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.TerminateAgentRequest, _agent_service_pb2.TerminateAgentResponse]  # type: ignore[assignment]
     """Ends an agent for good, with its subtree when recursive. FAILED_PRECONDITION
     (AGENT_HAS_CHILDREN) for a parent otherwise.
@@ -238,6 +248,17 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_agent_service_pb2.PermitTurnResponse, _abc.Awaitable[_agent_service_pb2.PermitTurnResponse]]:
         """Lets one turn of a gated agent start. FAILED_PRECONDITION (AGENT_NOT_GATED) otherwise."""
+
+    @_abc_1.abstractmethod
+    def AnswerPermission(
+        self,
+        request: _agent_service_pb2.AnswerPermissionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_agent_service_pb2.AnswerPermissionResponse, _abc.Awaitable[_agent_service_pb2.AnswerPermissionResponse]]:
+        """Answers a question of an agent's backend whether it may use a tool. The first answer counts:
+        FAILED_PRECONDITION (PERMISSION_NOT_OPEN) for a later one, (PERMISSION_AMBIGUOUS) when none is
+        named and several are open.
+        """
 
     @_abc_1.abstractmethod
     def TerminateAgent(

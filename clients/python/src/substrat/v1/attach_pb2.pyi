@@ -3,10 +3,11 @@ import datetime
 from google.protobuf import struct_pb2 as _struct_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from substrat.v1 import agent_pb2 as _agent_pb2
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Mapping as _Mapping
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
@@ -34,20 +35,22 @@ TURN_OUTCOME_CANCELLED: TurnOutcome
 TURN_OUTCOME_INTERRUPTED: TurnOutcome
 
 class AttachOpen(_message.Message):
-    __slots__ = ("agent", "tree", "after_sequence", "last_turns", "seen_turn", "seen_deltas")
+    __slots__ = ("agent", "tree", "after_sequence", "last_turns", "seen_turn", "seen_deltas", "answers_permissions")
     AGENT_FIELD_NUMBER: _ClassVar[int]
     TREE_FIELD_NUMBER: _ClassVar[int]
     AFTER_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     LAST_TURNS_FIELD_NUMBER: _ClassVar[int]
     SEEN_TURN_FIELD_NUMBER: _ClassVar[int]
     SEEN_DELTAS_FIELD_NUMBER: _ClassVar[int]
+    ANSWERS_PERMISSIONS_FIELD_NUMBER: _ClassVar[int]
     agent: str
     tree: bool
     after_sequence: int
     last_turns: int
     seen_turn: int
     seen_deltas: int
-    def __init__(self, agent: _Optional[str] = ..., tree: _Optional[bool] = ..., after_sequence: _Optional[int] = ..., last_turns: _Optional[int] = ..., seen_turn: _Optional[int] = ..., seen_deltas: _Optional[int] = ...) -> None: ...
+    answers_permissions: bool
+    def __init__(self, agent: _Optional[str] = ..., tree: _Optional[bool] = ..., after_sequence: _Optional[int] = ..., last_turns: _Optional[int] = ..., seen_turn: _Optional[int] = ..., seen_deltas: _Optional[int] = ..., answers_permissions: _Optional[bool] = ...) -> None: ...
 
 class AttachInput(_message.Message):
     __slots__ = ("text", "request_id")
@@ -61,19 +64,33 @@ class AttachCancel(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class PermissionDecision(_message.Message):
+    __slots__ = ("permission_id", "verdict", "reason", "request_id")
+    PERMISSION_ID_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    permission_id: str
+    verdict: _agent_pb2.PermissionVerdict
+    reason: str
+    request_id: str
+    def __init__(self, permission_id: _Optional[str] = ..., verdict: _Optional[_Union[_agent_pb2.PermissionVerdict, str]] = ..., reason: _Optional[str] = ..., request_id: _Optional[str] = ...) -> None: ...
+
 class Heartbeat(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class Attached(_message.Message):
-    __slots__ = ("agent", "cursor", "daemon_start_time")
+    __slots__ = ("agent", "cursor", "daemon_start_time", "permissions")
     AGENT_FIELD_NUMBER: _ClassVar[int]
     CURSOR_FIELD_NUMBER: _ClassVar[int]
     DAEMON_START_TIME_FIELD_NUMBER: _ClassVar[int]
+    PERMISSIONS_FIELD_NUMBER: _ClassVar[int]
     agent: _agent_pb2.Agent
     cursor: int
     daemon_start_time: _timestamp_pb2.Timestamp
-    def __init__(self, agent: _Optional[_Union[_agent_pb2.Agent, _Mapping]] = ..., cursor: _Optional[int] = ..., daemon_start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    permissions: _containers.RepeatedCompositeFieldContainer[_agent_pb2.Permission]
+    def __init__(self, agent: _Optional[_Union[_agent_pb2.Agent, _Mapping]] = ..., cursor: _Optional[int] = ..., daemon_start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., permissions: _Optional[_Iterable[_Union[_agent_pb2.Permission, _Mapping]]] = ...) -> None: ...
 
 class TurnStarted(_message.Message):
     __slots__ = ("agent_id", "turn_id", "prompt")
@@ -97,35 +114,53 @@ class OutputDelta(_message.Message):
     text: str
     def __init__(self, turn: _Optional[int] = ..., index: _Optional[int] = ..., kind: _Optional[_Union[OutputKind, str]] = ..., text: _Optional[str] = ...) -> None: ...
 
+class OutputReplaced(_message.Message):
+    __slots__ = ("turn", "from_index", "text", "kind", "to_index")
+    TURN_FIELD_NUMBER: _ClassVar[int]
+    FROM_INDEX_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    TO_INDEX_FIELD_NUMBER: _ClassVar[int]
+    turn: int
+    from_index: int
+    text: str
+    kind: OutputKind
+    to_index: int
+    def __init__(self, turn: _Optional[int] = ..., from_index: _Optional[int] = ..., text: _Optional[str] = ..., kind: _Optional[_Union[OutputKind, str]] = ..., to_index: _Optional[int] = ...) -> None: ...
+
 class ToolCallStarted(_message.Message):
-    __slots__ = ("agent_id", "turn_id", "call_id", "tool", "arguments")
+    __slots__ = ("agent_id", "turn_id", "call_id", "tool", "arguments", "native")
     AGENT_ID_FIELD_NUMBER: _ClassVar[int]
     TURN_ID_FIELD_NUMBER: _ClassVar[int]
     CALL_ID_FIELD_NUMBER: _ClassVar[int]
     TOOL_FIELD_NUMBER: _ClassVar[int]
     ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
+    NATIVE_FIELD_NUMBER: _ClassVar[int]
     agent_id: str
     turn_id: str
     call_id: str
     tool: str
     arguments: _struct_pb2.Struct
-    def __init__(self, agent_id: _Optional[str] = ..., turn_id: _Optional[str] = ..., call_id: _Optional[str] = ..., tool: _Optional[str] = ..., arguments: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ...) -> None: ...
+    native: bool
+    def __init__(self, agent_id: _Optional[str] = ..., turn_id: _Optional[str] = ..., call_id: _Optional[str] = ..., tool: _Optional[str] = ..., arguments: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., native: _Optional[bool] = ...) -> None: ...
 
 class ToolCallFinished(_message.Message):
-    __slots__ = ("agent_id", "turn_id", "call_id", "tool", "result", "error")
+    __slots__ = ("agent_id", "turn_id", "call_id", "tool", "result", "error", "native")
     AGENT_ID_FIELD_NUMBER: _ClassVar[int]
     TURN_ID_FIELD_NUMBER: _ClassVar[int]
     CALL_ID_FIELD_NUMBER: _ClassVar[int]
     TOOL_FIELD_NUMBER: _ClassVar[int]
     RESULT_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    NATIVE_FIELD_NUMBER: _ClassVar[int]
     agent_id: str
     turn_id: str
     call_id: str
     tool: str
     result: _struct_pb2.Value
     error: str
-    def __init__(self, agent_id: _Optional[str] = ..., turn_id: _Optional[str] = ..., call_id: _Optional[str] = ..., tool: _Optional[str] = ..., result: _Optional[_Union[_struct_pb2.Value, _Mapping]] = ..., error: _Optional[str] = ...) -> None: ...
+    native: bool
+    def __init__(self, agent_id: _Optional[str] = ..., turn_id: _Optional[str] = ..., call_id: _Optional[str] = ..., tool: _Optional[str] = ..., result: _Optional[_Union[_struct_pb2.Value, _Mapping]] = ..., error: _Optional[str] = ..., native: _Optional[bool] = ...) -> None: ...
 
 class MessageSeen(_message.Message):
     __slots__ = ("message",)
@@ -168,6 +203,28 @@ class ProcessNotice(_message.Message):
     event: str
     text: str
     def __init__(self, agent_id: _Optional[str] = ..., turn_id: _Optional[str] = ..., event: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
+
+class PermissionRequested(_message.Message):
+    __slots__ = ("permission",)
+    PERMISSION_FIELD_NUMBER: _ClassVar[int]
+    permission: _agent_pb2.Permission
+    def __init__(self, permission: _Optional[_Union[_agent_pb2.Permission, _Mapping]] = ...) -> None: ...
+
+class PermissionResolved(_message.Message):
+    __slots__ = ("agent_id", "turn_id", "permission_id", "verdict", "by", "reason")
+    AGENT_ID_FIELD_NUMBER: _ClassVar[int]
+    TURN_ID_FIELD_NUMBER: _ClassVar[int]
+    PERMISSION_ID_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    agent_id: str
+    turn_id: str
+    permission_id: str
+    verdict: _agent_pb2.PermissionVerdict
+    by: str
+    reason: str
+    def __init__(self, agent_id: _Optional[str] = ..., turn_id: _Optional[str] = ..., permission_id: _Optional[str] = ..., verdict: _Optional[_Union[_agent_pb2.PermissionVerdict, str]] = ..., by: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class AgentCrashed(_message.Message):
     __slots__ = ("agent_id", "reason", "recovered")

@@ -10,19 +10,21 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class AttachRequest(_message.Message):
-    __slots__ = ("open", "input", "cancel", "heartbeat")
+    __slots__ = ("open", "input", "cancel", "heartbeat", "decision")
     OPEN_FIELD_NUMBER: _ClassVar[int]
     INPUT_FIELD_NUMBER: _ClassVar[int]
     CANCEL_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    DECISION_FIELD_NUMBER: _ClassVar[int]
     open: _attach_pb2.AttachOpen
     input: _attach_pb2.AttachInput
     cancel: _attach_pb2.AttachCancel
     heartbeat: _attach_pb2.Heartbeat
-    def __init__(self, open: _Optional[_Union[_attach_pb2.AttachOpen, _Mapping]] = ..., input: _Optional[_Union[_attach_pb2.AttachInput, _Mapping]] = ..., cancel: _Optional[_Union[_attach_pb2.AttachCancel, _Mapping]] = ..., heartbeat: _Optional[_Union[_attach_pb2.Heartbeat, _Mapping]] = ...) -> None: ...
+    decision: _attach_pb2.PermissionDecision
+    def __init__(self, open: _Optional[_Union[_attach_pb2.AttachOpen, _Mapping]] = ..., input: _Optional[_Union[_attach_pb2.AttachInput, _Mapping]] = ..., cancel: _Optional[_Union[_attach_pb2.AttachCancel, _Mapping]] = ..., heartbeat: _Optional[_Union[_attach_pb2.Heartbeat, _Mapping]] = ..., decision: _Optional[_Union[_attach_pb2.PermissionDecision, _Mapping]] = ...) -> None: ...
 
 class AttachResponse(_message.Message):
-    __slots__ = ("sequence", "time", "attached", "turn_started", "output_delta", "tool_call_started", "tool_call_finished", "message_seen", "turn_ended", "state_changed", "agent_crashed", "daemon_recovered", "daemon_draining", "lagged", "input_result", "heartbeat", "process_notice")
+    __slots__ = ("sequence", "time", "attached", "turn_started", "output_delta", "tool_call_started", "tool_call_finished", "message_seen", "turn_ended", "state_changed", "agent_crashed", "daemon_recovered", "daemon_draining", "lagged", "input_result", "heartbeat", "process_notice", "output_replaced", "permission_requested", "permission_resolved")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     TIME_FIELD_NUMBER: _ClassVar[int]
     ATTACHED_FIELD_NUMBER: _ClassVar[int]
@@ -40,6 +42,9 @@ class AttachResponse(_message.Message):
     INPUT_RESULT_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     PROCESS_NOTICE_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_REPLACED_FIELD_NUMBER: _ClassVar[int]
+    PERMISSION_REQUESTED_FIELD_NUMBER: _ClassVar[int]
+    PERMISSION_RESOLVED_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     time: _timestamp_pb2.Timestamp
     attached: _attach_pb2.Attached
@@ -57,4 +62,7 @@ class AttachResponse(_message.Message):
     input_result: _attach_pb2.InputResult
     heartbeat: _attach_pb2.Heartbeat
     process_notice: _attach_pb2.ProcessNotice
-    def __init__(self, sequence: _Optional[int] = ..., time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., attached: _Optional[_Union[_attach_pb2.Attached, _Mapping]] = ..., turn_started: _Optional[_Union[_attach_pb2.TurnStarted, _Mapping]] = ..., output_delta: _Optional[_Union[_attach_pb2.OutputDelta, _Mapping]] = ..., tool_call_started: _Optional[_Union[_attach_pb2.ToolCallStarted, _Mapping]] = ..., tool_call_finished: _Optional[_Union[_attach_pb2.ToolCallFinished, _Mapping]] = ..., message_seen: _Optional[_Union[_attach_pb2.MessageSeen, _Mapping]] = ..., turn_ended: _Optional[_Union[_attach_pb2.TurnEnded, _Mapping]] = ..., state_changed: _Optional[_Union[_attach_pb2.StateChanged, _Mapping]] = ..., agent_crashed: _Optional[_Union[_attach_pb2.AgentCrashed, _Mapping]] = ..., daemon_recovered: _Optional[_Union[_attach_pb2.DaemonRecovered, _Mapping]] = ..., daemon_draining: _Optional[_Union[_attach_pb2.DaemonDraining, _Mapping]] = ..., lagged: _Optional[_Union[_attach_pb2.Lagged, _Mapping]] = ..., input_result: _Optional[_Union[_attach_pb2.InputResult, _Mapping]] = ..., heartbeat: _Optional[_Union[_attach_pb2.Heartbeat, _Mapping]] = ..., process_notice: _Optional[_Union[_attach_pb2.ProcessNotice, _Mapping]] = ...) -> None: ...
+    output_replaced: _attach_pb2.OutputReplaced
+    permission_requested: _attach_pb2.PermissionRequested
+    permission_resolved: _attach_pb2.PermissionResolved
+    def __init__(self, sequence: _Optional[int] = ..., time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., attached: _Optional[_Union[_attach_pb2.Attached, _Mapping]] = ..., turn_started: _Optional[_Union[_attach_pb2.TurnStarted, _Mapping]] = ..., output_delta: _Optional[_Union[_attach_pb2.OutputDelta, _Mapping]] = ..., tool_call_started: _Optional[_Union[_attach_pb2.ToolCallStarted, _Mapping]] = ..., tool_call_finished: _Optional[_Union[_attach_pb2.ToolCallFinished, _Mapping]] = ..., message_seen: _Optional[_Union[_attach_pb2.MessageSeen, _Mapping]] = ..., turn_ended: _Optional[_Union[_attach_pb2.TurnEnded, _Mapping]] = ..., state_changed: _Optional[_Union[_attach_pb2.StateChanged, _Mapping]] = ..., agent_crashed: _Optional[_Union[_attach_pb2.AgentCrashed, _Mapping]] = ..., daemon_recovered: _Optional[_Union[_attach_pb2.DaemonRecovered, _Mapping]] = ..., daemon_draining: _Optional[_Union[_attach_pb2.DaemonDraining, _Mapping]] = ..., lagged: _Optional[_Union[_attach_pb2.Lagged, _Mapping]] = ..., input_result: _Optional[_Union[_attach_pb2.InputResult, _Mapping]] = ..., heartbeat: _Optional[_Union[_attach_pb2.Heartbeat, _Mapping]] = ..., process_notice: _Optional[_Union[_attach_pb2.ProcessNotice, _Mapping]] = ..., output_replaced: _Optional[_Union[_attach_pb2.OutputReplaced, _Mapping]] = ..., permission_requested: _Optional[_Union[_attach_pb2.PermissionRequested, _Mapping]] = ..., permission_resolved: _Optional[_Union[_attach_pb2.PermissionResolved, _Mapping]] = ...) -> None: ...

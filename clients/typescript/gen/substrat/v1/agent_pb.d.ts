@@ -6,7 +6,7 @@
 
 import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import type { Message as Message$1 } from "@bufbuild/protobuf";
-import type { Timestamp } from "@bufbuild/protobuf/wkt";
+import type { Timestamp, Value } from "@bufbuild/protobuf/wkt";
 import type { LinkMode } from "./workspace_pb.js";
 import type { Budget, BudgetExcess, Usage } from "./budget_pb.js";
 import type { SandboxStatus } from "./sandbox_pb.js";
@@ -232,6 +232,13 @@ export declare type Agent = Message$1<"substrat.v1.Agent"> & {
    * @generated from field: substrat.v1.SandboxStatus sandbox = 40;
    */
   sandbox?: SandboxStatus | undefined;
+
+  /**
+   * Questions of its backend that are not answered yet.
+   *
+   * @generated from field: uint32 open_permissions = 41;
+   */
+  openPermissions: number;
 };
 
 /**
@@ -432,6 +439,20 @@ export declare type Turn = Message$1<"substrat.v1.Turn"> & {
    * @generated from field: substrat.v1.Usage usage = 20;
    */
   usage?: Usage | undefined;
+
+  /**
+   * Tools of the backend that run now, by the backend's names for them.
+   *
+   * @generated from field: repeated string native_tools = 21;
+   */
+  nativeTools: string[];
+
+  /**
+   * That nothing is heard of the backend; absent while something is.
+   *
+   * @generated from field: substrat.v1.Stall stall = 22;
+   */
+  stall?: Stall | undefined;
 };
 
 /**
@@ -439,6 +460,136 @@ export declare type Turn = Message$1<"substrat.v1.Turn"> & {
  * Use `create(TurnSchema)` to create a new message.
  */
 export declare const TurnSchema: GenMessage<Turn>;
+
+/**
+ * Nothing is heard of the backend of a turn.
+ *
+ * @generated from message substrat.v1.Stall
+ */
+export declare type Stall = Message$1<"substrat.v1.Stall"> & {
+  /**
+   * Since when.
+   *
+   * @generated from field: google.protobuf.Timestamp start_time = 1;
+   */
+  startTime?: Timestamp | undefined;
+
+  /**
+   * The tool of the backend that runs; empty if none does.
+   *
+   * @generated from field: string tool = 2;
+   */
+  tool: string;
+};
+
+/**
+ * Describes the message substrat.v1.Stall.
+ * Use `create(StallSchema)` to create a new message.
+ */
+export declare const StallSchema: GenMessage<Stall>;
+
+/**
+ * A question of a backend: whether it may use a tool.
+ *
+ * @generated from message substrat.v1.Permission
+ */
+export declare type Permission = Message$1<"substrat.v1.Permission"> & {
+  /**
+   * Identity: "permission-" and 16 hex digits.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * Id of the agent.
+   *
+   * @generated from field: string agent_id = 2;
+   */
+  agentId: string;
+
+  /**
+   * Id of the turn.
+   *
+   * @generated from field: string turn_id = 3;
+   */
+  turnId: string;
+
+  /**
+   * Id of the tool call that it is about; empty when unknown.
+   *
+   * @generated from field: string call_id = 4;
+   */
+  callId: string;
+
+  /**
+   * The tool, by the backend's name for it.
+   *
+   * @generated from field: string tool = 5;
+   */
+  tool: string;
+
+  /**
+   * Its arguments.
+   *
+   * @generated from field: google.protobuf.Value input = 6;
+   */
+  input?: Value | undefined;
+
+  /**
+   * What the backend offers as answers.
+   *
+   * @generated from field: repeated substrat.v1.PermissionOption options = 7;
+   */
+  options: PermissionOption[];
+
+  /**
+   * When it was asked.
+   *
+   * @generated from field: google.protobuf.Timestamp create_time = 8;
+   */
+  createTime?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message substrat.v1.Permission.
+ * Use `create(PermissionSchema)` to create a new message.
+ */
+export declare const PermissionSchema: GenMessage<Permission>;
+
+/**
+ * An answer that a backend offers.
+ *
+ * @generated from message substrat.v1.PermissionOption
+ */
+export declare type PermissionOption = Message$1<"substrat.v1.PermissionOption"> & {
+  /**
+   * Names it to the backend.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * What the backend calls it.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * What it means: "allow_once", "allow_always", "reject_once" or "reject_always".
+   *
+   * @generated from field: string kind = 3;
+   */
+  kind: string;
+};
+
+/**
+ * Describes the message substrat.v1.PermissionOption.
+ * Use `create(PermissionOptionSchema)` to create a new message.
+ */
+export declare const PermissionOptionSchema: GenMessage<PermissionOption>;
 
 /**
  * A message that an agent sends itself later.
@@ -663,4 +814,44 @@ export enum MessageKind {
  * Describes the enum substrat.v1.MessageKind.
  */
 export declare const MessageKindSchema: GenEnum<MessageKind>;
+
+/**
+ * The answer to a question of a backend.
+ *
+ * @generated from enum substrat.v1.PermissionVerdict
+ */
+export enum PermissionVerdict {
+  /**
+   * Not set.
+   *
+   * @generated from enum value: PERMISSION_VERDICT_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * It may.
+   *
+   * @generated from enum value: PERMISSION_VERDICT_ALLOW = 1;
+   */
+  ALLOW = 1,
+
+  /**
+   * It may, and need not ask again as long as its process lives.
+   *
+   * @generated from enum value: PERMISSION_VERDICT_ALWAYS = 2;
+   */
+  ALWAYS = 2,
+
+  /**
+   * It may not.
+   *
+   * @generated from enum value: PERMISSION_VERDICT_DENY = 3;
+   */
+  DENY = 3,
+}
+
+/**
+ * Describes the enum substrat.v1.PermissionVerdict.
+ */
+export declare const PermissionVerdictSchema: GenEnum<PermissionVerdict>;
 

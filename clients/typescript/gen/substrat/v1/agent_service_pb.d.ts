@@ -6,7 +6,7 @@ import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegen
 import type { Message } from "@bufbuild/protobuf";
 import type { LinkMode } from "./workspace_pb.js";
 import type { Budget } from "./budget_pb.js";
-import type { Agent, Message as Message$1, Multicast, Reminder, Subscription, Turn } from "./agent_pb.js";
+import type { Agent, Message as Message$1, Multicast, Permission, PermissionVerdict, Reminder, Subscription, Turn } from "./agent_pb.js";
 import type { Duration, FieldMask } from "@bufbuild/protobuf/wkt";
 import type { Event } from "./event_pb.js";
 
@@ -573,6 +573,13 @@ export declare type InspectAgentResponse = Message<"substrat.v1.InspectAgentResp
    * @generated from field: repeated substrat.v1.Multicast multicasts = 8;
    */
   multicasts: Multicast[];
+
+  /**
+   * Questions of its backend that are not answered yet, oldest first.
+   *
+   * @generated from field: repeated substrat.v1.Permission permissions = 9;
+   */
+  permissions: Permission[];
 };
 
 /**
@@ -721,6 +728,74 @@ export declare type PermitTurnResponse = Message<"substrat.v1.PermitTurnResponse
  * Use `create(PermitTurnResponseSchema)` to create a new message.
  */
 export declare const PermitTurnResponseSchema: GenMessage<PermitTurnResponse>;
+
+/**
+ * Request of AnswerPermission.
+ *
+ * @generated from message substrat.v1.AnswerPermissionRequest
+ */
+export declare type AnswerPermissionRequest = Message<"substrat.v1.AnswerPermissionRequest"> & {
+  /**
+   * Reference of the agent.
+   *
+   * @generated from field: string agent = 1;
+   */
+  agent: string;
+
+  /**
+   * Id of the question; empty for the only one that is open.
+   *
+   * @generated from field: string permission_id = 2;
+   */
+  permissionId: string;
+
+  /**
+   * The answer.
+   *
+   * @generated from field: substrat.v1.PermissionVerdict verdict = 3;
+   */
+  verdict: PermissionVerdict;
+
+  /**
+   * Why, for the model to read; at most 4,096 bytes.
+   *
+   * @generated from field: string reason = 4;
+   */
+  reason: string;
+
+  /**
+   * Idempotency key, at most 128 bytes; empty for none.
+   *
+   * @generated from field: string request_id = 5;
+   */
+  requestId: string;
+};
+
+/**
+ * Describes the message substrat.v1.AnswerPermissionRequest.
+ * Use `create(AnswerPermissionRequestSchema)` to create a new message.
+ */
+export declare const AnswerPermissionRequestSchema: GenMessage<AnswerPermissionRequest>;
+
+/**
+ * Response of AnswerPermission.
+ *
+ * @generated from message substrat.v1.AnswerPermissionResponse
+ */
+export declare type AnswerPermissionResponse = Message<"substrat.v1.AnswerPermissionResponse"> & {
+  /**
+   * Id of the question that was answered.
+   *
+   * @generated from field: string permission_id = 1;
+   */
+  permissionId: string;
+};
+
+/**
+ * Describes the message substrat.v1.AnswerPermissionResponse.
+ * Use `create(AnswerPermissionResponseSchema)` to create a new message.
+ */
+export declare const AnswerPermissionResponseSchema: GenMessage<AnswerPermissionResponse>;
 
 /**
  * Request of TerminateAgent.
@@ -1005,6 +1080,18 @@ export declare const AgentService: GenService<{
     methodKind: "unary";
     input: typeof PermitTurnRequestSchema;
     output: typeof PermitTurnResponseSchema;
+  },
+  /**
+   * Answers a question of an agent's backend whether it may use a tool. The first answer counts:
+   * FAILED_PRECONDITION (PERMISSION_NOT_OPEN) for a later one, (PERMISSION_AMBIGUOUS) when none is
+   * named and several are open.
+   *
+   * @generated from rpc substrat.v1.AgentService.AnswerPermission
+   */
+  answerPermission: {
+    methodKind: "unary";
+    input: typeof AnswerPermissionRequestSchema;
+    output: typeof AnswerPermissionResponseSchema;
   },
   /**
    * Ends an agent for good, with its subtree when recursive. FAILED_PRECONDITION

@@ -4,7 +4,7 @@
 
 import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import type { JsonObject, Message } from "@bufbuild/protobuf";
-import type { Agent, Message as Message$1 } from "./agent_pb.js";
+import type { Agent, Message as Message$1, Permission, PermissionVerdict } from "./agent_pb.js";
 import type { Timestamp, Value } from "@bufbuild/protobuf/wkt";
 
 /**
@@ -68,6 +68,14 @@ export declare type AttachOpen = Message<"substrat.v1.AttachOpen"> & {
    * @generated from field: uint64 seen_deltas = 6;
    */
   seenDeltas: bigint;
+
+  /**
+   * Whether somebody is there who answers questions of backends. Where no such client watches an
+   * agent, its provider's settings answer.
+   *
+   * @generated from field: bool answers_permissions = 7;
+   */
+  answersPermissions: boolean;
 };
 
 /**
@@ -119,6 +127,47 @@ export declare type AttachCancel = Message<"substrat.v1.AttachCancel"> & {
 export declare const AttachCancelSchema: GenMessage<AttachCancel>;
 
 /**
+ * Answers a question of a backend whether it may use a tool. The first answer counts.
+ *
+ * @generated from message substrat.v1.PermissionDecision
+ */
+export declare type PermissionDecision = Message<"substrat.v1.PermissionDecision"> & {
+  /**
+   * Id of the question.
+   *
+   * @generated from field: string permission_id = 1;
+   */
+  permissionId: string;
+
+  /**
+   * The answer.
+   *
+   * @generated from field: substrat.v1.PermissionVerdict verdict = 2;
+   */
+  verdict: PermissionVerdict;
+
+  /**
+   * Why, for the model to read; at most 4,096 bytes.
+   *
+   * @generated from field: string reason = 3;
+   */
+  reason: string;
+
+  /**
+   * Idempotency key, at most 128 bytes; empty for none. The InputResult names it.
+   *
+   * @generated from field: string request_id = 4;
+   */
+  requestId: string;
+};
+
+/**
+ * Describes the message substrat.v1.PermissionDecision.
+ * Use `create(PermissionDecisionSchema)` to create a new message.
+ */
+export declare const PermissionDecisionSchema: GenMessage<PermissionDecision>;
+
+/**
  * Says that the sender is alive. Both sides send one every 5 seconds; a side that hears nothing
  * for 15 seconds takes the other for dead.
  *
@@ -159,6 +208,13 @@ export declare type Attached = Message<"substrat.v1.Attached"> & {
    * @generated from field: google.protobuf.Timestamp daemon_start_time = 3;
    */
   daemonStartTime?: Timestamp | undefined;
+
+  /**
+   * Questions of the watched agents that are not answered yet.
+   *
+   * @generated from field: repeated substrat.v1.Permission permissions = 4;
+   */
+  permissions: Permission[];
 };
 
 /**
@@ -243,7 +299,56 @@ export declare type OutputDelta = Message<"substrat.v1.OutputDelta"> & {
 export declare const OutputDeltaSchema: GenMessage<OutputDelta>;
 
 /**
- * The agent called a tool.
+ * Deltas turned out to be void, and a text stands in their place: the model was called again, or
+ * put it otherwise in the end. Provisional as the deltas are.
+ *
+ * @generated from message substrat.v1.OutputReplaced
+ */
+export declare type OutputReplaced = Message<"substrat.v1.OutputReplaced"> & {
+  /**
+   * Sequence of the TurnStarted of their turn.
+   *
+   * @generated from field: uint64 turn = 1;
+   */
+  turn: bigint;
+
+  /**
+   * Number of the first of them.
+   *
+   * @generated from field: uint64 from_index = 2;
+   */
+  fromIndex: bigint;
+
+  /**
+   * What stands in their place; empty for nothing.
+   *
+   * @generated from field: string text = 3;
+   */
+  text: string;
+
+  /**
+   * The deltas of this kind are void; those of the other stay.
+   *
+   * @generated from field: substrat.v1.OutputKind kind = 4;
+   */
+  kind: OutputKind;
+
+  /**
+   * Number of the first delta after them.
+   *
+   * @generated from field: uint64 to_index = 5;
+   */
+  toIndex: bigint;
+};
+
+/**
+ * Describes the message substrat.v1.OutputReplaced.
+ * Use `create(OutputReplacedSchema)` to create a new message.
+ */
+export declare const OutputReplacedSchema: GenMessage<OutputReplaced>;
+
+/**
+ * The agent called a tool of Substrat, or its backend uses a tool of its own.
  *
  * @generated from message substrat.v1.ToolCallStarted
  */
@@ -263,25 +368,32 @@ export declare type ToolCallStarted = Message<"substrat.v1.ToolCallStarted"> & {
   turnId: string;
 
   /**
-   * Id of the call.
+   * Id of the call; for a tool of the backend, the backend's.
    *
    * @generated from field: string call_id = 3;
    */
   callId: string;
 
   /**
-   * Name of the tool.
+   * Name of the tool; for a tool of the backend, the backend's.
    *
    * @generated from field: string tool = 4;
    */
   tool: string;
 
   /**
-   * Its arguments.
+   * Its arguments. Those of a backend's tool that are no object stand under the key "input".
    *
    * @generated from field: google.protobuf.Struct arguments = 5;
    */
   arguments?: JsonObject | undefined;
+
+  /**
+   * Whether it is a tool of the backend.
+   *
+   * @generated from field: bool native = 6;
+   */
+  native: boolean;
 };
 
 /**
@@ -325,7 +437,7 @@ export declare type ToolCallFinished = Message<"substrat.v1.ToolCallFinished"> &
   tool: string;
 
   /**
-   * What it returned; absent when it failed.
+   * What it returned; absent when it failed. A text for a tool of the backend.
    *
    * @generated from field: google.protobuf.Value result = 5;
    */
@@ -337,6 +449,13 @@ export declare type ToolCallFinished = Message<"substrat.v1.ToolCallFinished"> &
    * @generated from field: string error = 6;
    */
   error: string;
+
+  /**
+   * Whether it is a tool of the backend.
+   *
+   * @generated from field: bool native = 7;
+   */
+  native: boolean;
 };
 
 /**
@@ -448,8 +567,9 @@ export declare type StateChanged = Message<"substrat.v1.StateChanged"> & {
 export declare const StateChangedSchema: GenMessage<StateChanged>;
 
 /**
- * Something happened to a process of an agent that a person would want to see: it ended otherwise
- * than with exit code 0, met a limit, or runs without a sandbox.
+ * Something that a person would want to see: a process of an agent ended otherwise than with exit
+ * code 0, met a limit, or runs without a sandbox; or the backend of a turn tells something, or
+ * has been silent for long.
  *
  * @generated from message substrat.v1.ProcessNotice
  */
@@ -469,7 +589,7 @@ export declare type ProcessNotice = Message<"substrat.v1.ProcessNotice"> & {
   turnId: string;
 
   /**
-   * The event: "process.exited", "limit.hit" or "sandbox.off".
+   * The event: "process.exited", "limit.hit", "sandbox.off", "turn.notice" or "turn.stalled".
    *
    * @generated from field: string event = 3;
    */
@@ -488,6 +608,81 @@ export declare type ProcessNotice = Message<"substrat.v1.ProcessNotice"> & {
  * Use `create(ProcessNoticeSchema)` to create a new message.
  */
 export declare const ProcessNoticeSchema: GenMessage<ProcessNotice>;
+
+/**
+ * A backend asks whether it may use a tool, and waits for the answer.
+ *
+ * @generated from message substrat.v1.PermissionRequested
+ */
+export declare type PermissionRequested = Message<"substrat.v1.PermissionRequested"> & {
+  /**
+   * The question.
+   *
+   * @generated from field: substrat.v1.Permission permission = 1;
+   */
+  permission?: Permission | undefined;
+};
+
+/**
+ * Describes the message substrat.v1.PermissionRequested.
+ * Use `create(PermissionRequestedSchema)` to create a new message.
+ */
+export declare const PermissionRequestedSchema: GenMessage<PermissionRequested>;
+
+/**
+ * A question needs no answer any more.
+ *
+ * @generated from message substrat.v1.PermissionResolved
+ */
+export declare type PermissionResolved = Message<"substrat.v1.PermissionResolved"> & {
+  /**
+   * Id of the agent.
+   *
+   * @generated from field: string agent_id = 1;
+   */
+  agentId: string;
+
+  /**
+   * Id of the turn.
+   *
+   * @generated from field: string turn_id = 2;
+   */
+  turnId: string;
+
+  /**
+   * Id of the question.
+   *
+   * @generated from field: string permission_id = 3;
+   */
+  permissionId: string;
+
+  /**
+   * The answer; unspecified if the question was taken back.
+   *
+   * @generated from field: substrat.v1.PermissionVerdict verdict = 4;
+   */
+  verdict: PermissionVerdict;
+
+  /**
+   * Who answered: "user" or "policy"; empty if nobody did.
+   *
+   * @generated from field: string by = 5;
+   */
+  by: string;
+
+  /**
+   * Why; empty if nothing was said.
+   *
+   * @generated from field: string reason = 6;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message substrat.v1.PermissionResolved.
+ * Use `create(PermissionResolvedSchema)` to create a new message.
+ */
+export declare const PermissionResolvedSchema: GenMessage<PermissionResolved>;
 
 /**
  * The task that ran an agent's provider crashed inside the daemon.
@@ -599,20 +794,20 @@ export declare type Lagged = Message<"substrat.v1.Lagged"> & {
 export declare const LaggedSchema: GenMessage<Lagged>;
 
 /**
- * Says what became of an input or a cancel of this client.
+ * Says what became of an input, a cancel or a decision of this client.
  *
  * @generated from message substrat.v1.InputResult
  */
 export declare type InputResult = Message<"substrat.v1.InputResult"> & {
   /**
-   * Request id of the input; empty for a cancel.
+   * Request id of the input or the decision; empty for a cancel.
    *
    * @generated from field: string request_id = 1;
    */
   requestId: string;
 
   /**
-   * Id of the message; empty when refused.
+   * Id of the message; empty when refused, and for anything but an input.
    *
    * @generated from field: string message_id = 2;
    */

@@ -10,7 +10,7 @@ import { file_substrat_v1_agent } from "./agent_pb.js";
  * Describes the file substrat/v1/attach.proto.
  */
 export const file_substrat_v1_attach = /*@__PURE__*/
-  fileDesc("ChhzdWJzdHJhdC92MS9hdHRhY2gucHJvdG8SC3N1YnN0cmF0LnYxIooBCgpBdHRhY2hPcGVuEg0KBWFnZW50GAEgASgJEgwKBHRyZWUYAiABKAgSGAoOYWZ0ZXJfc2VxdWVuY2UYAyABKARIABIUCgpsYXN0X3R1cm5zGAQgASgNSAASEQoJc2Vlbl90dXJuGAUgASgEEhMKC3NlZW5fZGVsdGFzGAYgASgEQgcKBXN0YXJ0Ii8KC0F0dGFjaElucHV0EgwKBHRleHQYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCSIOCgxBdHRhY2hDYW5jZWwiCwoJSGVhcnRiZWF0InQKCEF0dGFjaGVkEiEKBWFnZW50GAEgASgLMhIuc3Vic3RyYXQudjEuQWdlbnQSDgoGY3Vyc29yGAIgASgEEjUKEWRhZW1vbl9zdGFydF90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJACgtUdXJuU3RhcnRlZBIQCghhZ2VudF9pZBgBIAEoCRIPCgd0dXJuX2lkGAIgASgJEg4KBnByb21wdBgDIAEoCSJfCgtPdXRwdXREZWx0YRIMCgR0dXJuGAEgASgEEg0KBWluZGV4GAIgASgEEiUKBGtpbmQYAyABKA4yFy5zdWJzdHJhdC52MS5PdXRwdXRLaW5kEgwKBHRleHQYBCABKAkifwoPVG9vbENhbGxTdGFydGVkEhAKCGFnZW50X2lkGAEgASgJEg8KB3R1cm5faWQYAiABKAkSDwoHY2FsbF9pZBgDIAEoCRIMCgR0b29sGAQgASgJEioKCWFyZ3VtZW50cxgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QiiwEKEFRvb2xDYWxsRmluaXNoZWQSEAoIYWdlbnRfaWQYASABKAkSDwoHdHVybl9pZBgCIAEoCRIPCgdjYWxsX2lkGAMgASgJEgwKBHRvb2wYBCABKAkSJgoGcmVzdWx0GAUgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEg0KBWVycm9yGAYgASgJIjQKC01lc3NhZ2VTZWVuEiUKB21lc3NhZ2UYASABKAsyFC5zdWJzdHJhdC52MS5NZXNzYWdlIo8BCglUdXJuRW5kZWQSEAoIYWdlbnRfaWQYASABKAkSDwoHdHVybl9pZBgCIAEoCRIpCgdvdXRjb21lGAMgASgOMhguc3Vic3RyYXQudjEuVHVybk91dGNvbWUSEAoIcmVzcG9uc2UYBCABKAkSDQoFZXJyb3IYBSABKAkSEwoLZXJyb3JfY2xhc3MYBiABKAkiQAoMU3RhdGVDaGFuZ2VkEiEKBWFnZW50GAEgASgLMhIuc3Vic3RyYXQudjEuQWdlbnQSDQoFZXZlbnQYAiABKAkiTwoNUHJvY2Vzc05vdGljZRIQCghhZ2VudF9pZBgBIAEoCRIPCgd0dXJuX2lkGAIgASgJEg0KBWV2ZW50GAMgASgJEgwKBHRleHQYBCABKAkiQwoMQWdlbnRDcmFzaGVkEhAKCGFnZW50X2lkGAEgASgJEg4KBnJlYXNvbhgCIAEoCRIRCglyZWNvdmVyZWQYAyABKAgiRwoPRGFlbW9uUmVjb3ZlcmVkEhkKEWludGVycnVwdGVkX3R1cm5zGAEgASgNEhkKEXJldHVybmVkX21lc3NhZ2VzGAIgASgNIhAKDkRhZW1vbkRyYWluaW5nIjwKBkxhZ2dlZBIMCgR0dXJuGAEgASgEEhIKCmZyb21faW5kZXgYAiABKAQSEAoIdG9faW5kZXgYAyABKAQiVAoLSW5wdXRSZXN1bHQSEgoKcmVxdWVzdF9pZBgBIAEoCRISCgptZXNzYWdlX2lkGAIgASgJEg4KBnJlYXNvbhgDIAEoCRINCgVlcnJvchgEIAEoCSpZCgpPdXRwdXRLaW5kEhsKF09VVFBVVF9LSU5EX1VOU1BFQ0lGSUVEEAASFAoQT1VUUFVUX0tJTkRfVEVYVBABEhgKFE9VVFBVVF9LSU5EX1RISU5LSU5HEAIqmgEKC1R1cm5PdXRjb21lEhwKGFRVUk5fT1VUQ09NRV9VTlNQRUNJRklFRBAAEhoKFlRVUk5fT1VUQ09NRV9DT01QTEVURUQQARIXChNUVVJOX09VVENPTUVfRkFJTEVEEAISGgoWVFVSTl9PVVRDT01FX0NBTkNFTExFRBADEhwKGFRVUk5fT1VUQ09NRV9JTlRFUlJVUFRFRBAEYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_substrat_v1_agent]);
+  fileDesc("ChhzdWJzdHJhdC92MS9hdHRhY2gucHJvdG8SC3N1YnN0cmF0LnYxIqcBCgpBdHRhY2hPcGVuEg0KBWFnZW50GAEgASgJEgwKBHRyZWUYAiABKAgSGAoOYWZ0ZXJfc2VxdWVuY2UYAyABKARIABIUCgpsYXN0X3R1cm5zGAQgASgNSAASEQoJc2Vlbl90dXJuGAUgASgEEhMKC3NlZW5fZGVsdGFzGAYgASgEEhsKE2Fuc3dlcnNfcGVybWlzc2lvbnMYByABKAhCBwoFc3RhcnQiLwoLQXR0YWNoSW5wdXQSDAoEdGV4dBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJIg4KDEF0dGFjaENhbmNlbCKAAQoSUGVybWlzc2lvbkRlY2lzaW9uEhUKDXBlcm1pc3Npb25faWQYASABKAkSLwoHdmVyZGljdBgCIAEoDjIeLnN1YnN0cmF0LnYxLlBlcm1pc3Npb25WZXJkaWN0Eg4KBnJlYXNvbhgDIAEoCRISCgpyZXF1ZXN0X2lkGAQgASgJIgsKCUhlYXJ0YmVhdCKiAQoIQXR0YWNoZWQSIQoFYWdlbnQYASABKAsyEi5zdWJzdHJhdC52MS5BZ2VudBIOCgZjdXJzb3IYAiABKAQSNQoRZGFlbW9uX3N0YXJ0X3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKC3Blcm1pc3Npb25zGAQgAygLMhcuc3Vic3RyYXQudjEuUGVybWlzc2lvbiJACgtUdXJuU3RhcnRlZBIQCghhZ2VudF9pZBgBIAEoCRIPCgd0dXJuX2lkGAIgASgJEg4KBnByb21wdBgDIAEoCSJfCgtPdXRwdXREZWx0YRIMCgR0dXJuGAEgASgEEg0KBWluZGV4GAIgASgEEiUKBGtpbmQYAyABKA4yFy5zdWJzdHJhdC52MS5PdXRwdXRLaW5kEgwKBHRleHQYBCABKAkieQoOT3V0cHV0UmVwbGFjZWQSDAoEdHVybhgBIAEoBBISCgpmcm9tX2luZGV4GAIgASgEEgwKBHRleHQYAyABKAkSJQoEa2luZBgEIAEoDjIXLnN1YnN0cmF0LnYxLk91dHB1dEtpbmQSEAoIdG9faW5kZXgYBSABKAQijwEKD1Rvb2xDYWxsU3RhcnRlZBIQCghhZ2VudF9pZBgBIAEoCRIPCgd0dXJuX2lkGAIgASgJEg8KB2NhbGxfaWQYAyABKAkSDAoEdG9vbBgEIAEoCRIqCglhcmd1bWVudHMYBSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Eg4KBm5hdGl2ZRgGIAEoCCKbAQoQVG9vbENhbGxGaW5pc2hlZBIQCghhZ2VudF9pZBgBIAEoCRIPCgd0dXJuX2lkGAIgASgJEg8KB2NhbGxfaWQYAyABKAkSDAoEdG9vbBgEIAEoCRImCgZyZXN1bHQYBSABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSDQoFZXJyb3IYBiABKAkSDgoGbmF0aXZlGAcgASgIIjQKC01lc3NhZ2VTZWVuEiUKB21lc3NhZ2UYASABKAsyFC5zdWJzdHJhdC52MS5NZXNzYWdlIo8BCglUdXJuRW5kZWQSEAoIYWdlbnRfaWQYASABKAkSDwoHdHVybl9pZBgCIAEoCRIpCgdvdXRjb21lGAMgASgOMhguc3Vic3RyYXQudjEuVHVybk91dGNvbWUSEAoIcmVzcG9uc2UYBCABKAkSDQoFZXJyb3IYBSABKAkSEwoLZXJyb3JfY2xhc3MYBiABKAkiQAoMU3RhdGVDaGFuZ2VkEiEKBWFnZW50GAEgASgLMhIuc3Vic3RyYXQudjEuQWdlbnQSDQoFZXZlbnQYAiABKAkiTwoNUHJvY2Vzc05vdGljZRIQCghhZ2VudF9pZBgBIAEoCRIPCgd0dXJuX2lkGAIgASgJEg0KBWV2ZW50GAMgASgJEgwKBHRleHQYBCABKAkiQgoTUGVybWlzc2lvblJlcXVlc3RlZBIrCgpwZXJtaXNzaW9uGAEgASgLMhcuc3Vic3RyYXQudjEuUGVybWlzc2lvbiKbAQoSUGVybWlzc2lvblJlc29sdmVkEhAKCGFnZW50X2lkGAEgASgJEg8KB3R1cm5faWQYAiABKAkSFQoNcGVybWlzc2lvbl9pZBgDIAEoCRIvCgd2ZXJkaWN0GAQgASgOMh4uc3Vic3RyYXQudjEuUGVybWlzc2lvblZlcmRpY3QSCgoCYnkYBSABKAkSDgoGcmVhc29uGAYgASgJIkMKDEFnZW50Q3Jhc2hlZBIQCghhZ2VudF9pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkSEQoJcmVjb3ZlcmVkGAMgASgIIkcKD0RhZW1vblJlY292ZXJlZBIZChFpbnRlcnJ1cHRlZF90dXJucxgBIAEoDRIZChFyZXR1cm5lZF9tZXNzYWdlcxgCIAEoDSIQCg5EYWVtb25EcmFpbmluZyI8CgZMYWdnZWQSDAoEdHVybhgBIAEoBBISCgpmcm9tX2luZGV4GAIgASgEEhAKCHRvX2luZGV4GAMgASgEIlQKC0lucHV0UmVzdWx0EhIKCnJlcXVlc3RfaWQYASABKAkSEgoKbWVzc2FnZV9pZBgCIAEoCRIOCgZyZWFzb24YAyABKAkSDQoFZXJyb3IYBCABKAkqWQoKT3V0cHV0S2luZBIbChdPVVRQVVRfS0lORF9VTlNQRUNJRklFRBAAEhQKEE9VVFBVVF9LSU5EX1RFWFQQARIYChRPVVRQVVRfS0lORF9USElOS0lORxACKpoBCgtUdXJuT3V0Y29tZRIcChhUVVJOX09VVENPTUVfVU5TUEVDSUZJRUQQABIaChZUVVJOX09VVENPTUVfQ09NUExFVEVEEAESFwoTVFVSTl9PVVRDT01FX0ZBSUxFRBACEhoKFlRVUk5fT1VUQ09NRV9DQU5DRUxMRUQQAxIcChhUVVJOX09VVENPTUVfSU5URVJSVVBURUQQBGIGcHJvdG8z", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_substrat_v1_agent]);
 
 /**
  * Describes the message substrat.v1.AttachOpen.
@@ -34,109 +34,137 @@ export const AttachCancelSchema = /*@__PURE__*/
   messageDesc(file_substrat_v1_attach, 2);
 
 /**
+ * Describes the message substrat.v1.PermissionDecision.
+ * Use `create(PermissionDecisionSchema)` to create a new message.
+ */
+export const PermissionDecisionSchema = /*@__PURE__*/
+  messageDesc(file_substrat_v1_attach, 3);
+
+/**
  * Describes the message substrat.v1.Heartbeat.
  * Use `create(HeartbeatSchema)` to create a new message.
  */
 export const HeartbeatSchema = /*@__PURE__*/
-  messageDesc(file_substrat_v1_attach, 3);
+  messageDesc(file_substrat_v1_attach, 4);
 
 /**
  * Describes the message substrat.v1.Attached.
  * Use `create(AttachedSchema)` to create a new message.
  */
 export const AttachedSchema = /*@__PURE__*/
-  messageDesc(file_substrat_v1_attach, 4);
+  messageDesc(file_substrat_v1_attach, 5);
 
 /**
  * Describes the message substrat.v1.TurnStarted.
  * Use `create(TurnStartedSchema)` to create a new message.
  */
 export const TurnStartedSchema = /*@__PURE__*/
-  messageDesc(file_substrat_v1_attach, 5);
+  messageDesc(file_substrat_v1_attach, 6);
 
 /**
  * Describes the message substrat.v1.OutputDelta.
  * Use `create(OutputDeltaSchema)` to create a new message.
  */
 export const OutputDeltaSchema = /*@__PURE__*/
-  messageDesc(file_substrat_v1_attach, 6);
+  messageDesc(file_substrat_v1_attach, 7);
+
+/**
+ * Describes the message substrat.v1.OutputReplaced.
+ * Use `create(OutputReplacedSchema)` to create a new message.
+ */
+export const OutputReplacedSchema = /*@__PURE__*/
+  messageDesc(file_substrat_v1_attach, 8);
 
 /**
  * Describes the message substrat.v1.ToolCallStarted.
  * Use `create(ToolCallStartedSchema)` to create a new message.
  */
 export const ToolCallStartedSchema = /*@__PURE__*/
-  messageDesc(file_substrat_v1_attach, 7);
+  messageDesc(file_substrat_v1_attach, 9);
 
 /**
  * Describes the message substrat.v1.ToolCallFinished.
  * Use `create(ToolCallFinishedSchema)` to create a new message.
  */
 export const ToolCallFinishedSchema = /*@__PURE__*/
-  messageDesc(file_substrat_v1_attach, 8);
+  messageDesc(file_substrat_v1_attach, 10);
 
 /**
  * Describes the message substrat.v1.MessageSeen.
  * Use `create(MessageSeenSchema)` to create a new message.
  */
 export const MessageSeenSchema = /*@__PURE__*/
-  messageDesc(file_substrat_v1_attach, 9);
+  messageDesc(file_substrat_v1_attach, 11);
 
 /**
  * Describes the message substrat.v1.TurnEnded.
  * Use `create(TurnEndedSchema)` to create a new message.
  */
 export const TurnEndedSchema = /*@__PURE__*/
-  messageDesc(file_substrat_v1_attach, 10);
+  messageDesc(file_substrat_v1_attach, 12);
 
 /**
  * Describes the message substrat.v1.StateChanged.
  * Use `create(StateChangedSchema)` to create a new message.
  */
 export const StateChangedSchema = /*@__PURE__*/
-  messageDesc(file_substrat_v1_attach, 11);
+  messageDesc(file_substrat_v1_attach, 13);
 
 /**
  * Describes the message substrat.v1.ProcessNotice.
  * Use `create(ProcessNoticeSchema)` to create a new message.
  */
 export const ProcessNoticeSchema = /*@__PURE__*/
-  messageDesc(file_substrat_v1_attach, 12);
+  messageDesc(file_substrat_v1_attach, 14);
+
+/**
+ * Describes the message substrat.v1.PermissionRequested.
+ * Use `create(PermissionRequestedSchema)` to create a new message.
+ */
+export const PermissionRequestedSchema = /*@__PURE__*/
+  messageDesc(file_substrat_v1_attach, 15);
+
+/**
+ * Describes the message substrat.v1.PermissionResolved.
+ * Use `create(PermissionResolvedSchema)` to create a new message.
+ */
+export const PermissionResolvedSchema = /*@__PURE__*/
+  messageDesc(file_substrat_v1_attach, 16);
 
 /**
  * Describes the message substrat.v1.AgentCrashed.
  * Use `create(AgentCrashedSchema)` to create a new message.
  */
 export const AgentCrashedSchema = /*@__PURE__*/
-  messageDesc(file_substrat_v1_attach, 13);
+  messageDesc(file_substrat_v1_attach, 17);
 
 /**
  * Describes the message substrat.v1.DaemonRecovered.
  * Use `create(DaemonRecoveredSchema)` to create a new message.
  */
 export const DaemonRecoveredSchema = /*@__PURE__*/
-  messageDesc(file_substrat_v1_attach, 14);
+  messageDesc(file_substrat_v1_attach, 18);
 
 /**
  * Describes the message substrat.v1.DaemonDraining.
  * Use `create(DaemonDrainingSchema)` to create a new message.
  */
 export const DaemonDrainingSchema = /*@__PURE__*/
-  messageDesc(file_substrat_v1_attach, 15);
+  messageDesc(file_substrat_v1_attach, 19);
 
 /**
  * Describes the message substrat.v1.Lagged.
  * Use `create(LaggedSchema)` to create a new message.
  */
 export const LaggedSchema = /*@__PURE__*/
-  messageDesc(file_substrat_v1_attach, 16);
+  messageDesc(file_substrat_v1_attach, 20);
 
 /**
  * Describes the message substrat.v1.InputResult.
  * Use `create(InputResultSchema)` to create a new message.
  */
 export const InputResultSchema = /*@__PURE__*/
-  messageDesc(file_substrat_v1_attach, 17);
+  messageDesc(file_substrat_v1_attach, 21);
 
 /**
  * Describes the enum substrat.v1.OutputKind.

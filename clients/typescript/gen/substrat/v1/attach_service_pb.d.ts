@@ -4,7 +4,7 @@
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
-import type { AgentCrashed, AttachCancel, Attached, AttachInput, AttachOpen, DaemonDraining, DaemonRecovered, Heartbeat, InputResult, Lagged, MessageSeen, OutputDelta, ProcessNotice, StateChanged, ToolCallFinished, ToolCallStarted, TurnEnded, TurnStarted } from "./attach_pb.js";
+import type { AgentCrashed, AttachCancel, Attached, AttachInput, AttachOpen, DaemonDraining, DaemonRecovered, Heartbeat, InputResult, Lagged, MessageSeen, OutputDelta, OutputReplaced, PermissionDecision, PermissionRequested, PermissionResolved, ProcessNotice, StateChanged, ToolCallFinished, ToolCallStarted, TurnEnded, TurnStarted } from "./attach_pb.js";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 
 /**
@@ -55,6 +55,14 @@ export declare type AttachRequest = Message<"substrat.v1.AttachRequest"> & {
      */
     value: Heartbeat;
     case: "heartbeat";
+  } | {
+    /**
+     * Answers a question.
+     *
+     * @generated from field: substrat.v1.PermissionDecision decision = 5;
+     */
+    value: PermissionDecision;
+    case: "decision";
   } | { case: undefined; value?: undefined };
 };
 
@@ -210,6 +218,30 @@ export declare type AttachResponse = Message<"substrat.v1.AttachResponse"> & {
      */
     value: ProcessNotice;
     case: "processNotice";
+  } | {
+    /**
+     * Output is void.
+     *
+     * @generated from field: substrat.v1.OutputReplaced output_replaced = 18;
+     */
+    value: OutputReplaced;
+    case: "outputReplaced";
+  } | {
+    /**
+     * A backend asks something.
+     *
+     * @generated from field: substrat.v1.PermissionRequested permission_requested = 19;
+     */
+    value: PermissionRequested;
+    case: "permissionRequested";
+  } | {
+    /**
+     * It needs no answer any more.
+     *
+     * @generated from field: substrat.v1.PermissionResolved permission_resolved = 20;
+     */
+    value: PermissionResolved;
+    case: "permissionResolved";
   } | { case: undefined; value?: undefined };
 };
 

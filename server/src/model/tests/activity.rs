@@ -1,0 +1,145 @@
+//! What backends do, as it stands in the log.
+
+use super::world::World;
+use crate::model::*;
+
+fn busy() -> World {
+    let mut world = World::new(3);
+    world.create("worker");
+    world.send("worker", "go");
+    world
+}
+
+fn tell(world: &mut World, told: Told) {
+    let (agent, turn) = (world.agent("worker").id, world.turn("worker"));
+    world.run(Command::TellTurn { agent, turn, told }).expect("never rejected");
+}
+
+fn start(world: &mut World, id: &str, input: Json) {
+    tell(world, Told::UseStarted { id: id.into(), tool: "Bash".into(), input });
+}
+
+fn end(world: &mut World, id: &str, output: &str) {
+    tell(world, Told::UseEnded { id: id.into(), ok: true, output: output.to_owned() });
+}
+
+fn names(world: &World) -> Vec<&'static str> {
+    world.entries.iter().map(|entry| entry.event.name()).collect()
+}
+
+fn count(world: &World, name: &str) -> usize {
+    names(world).iter().filter(|known| **known == name).count()
+}
+
+#[test]
+fn arguments_stay_json_and_what_is_cut_is_said() {
+    let mut world = busy();
+    start(&mut world, "a", Json::of(&"x".repeat(20_000)).unwrap());
+    end(&mut world, "a", &"ö".repeat(20_000));
+    let found = |event: &Event| match event {
+        Event::ToolUseStarted(data) => Some(data.input.get().to_owned()),
+        Event::ToolUseEnded(data) => Some(data.output.clone()),
+        _ => None,
+    };
+    let found: Vec<String> = world.entries.iter().filter_map(|entry| found(&entry.event)).collect();
+    assert_eq!(found[0], "\"(20002 bytes are left out)\"");
+    assert!(found[1].ends_with("\n(23616 more bytes are left out)"), "{}", &found[1][16_000..]);
+}
+
+#[test]
+fn a_use_is_logged_once_and_ends_with_its_turn() {
+    let mut world = busy();
+    start(&mut world, "a", Json::null());
+    start(&mut world, "a", Json::null());
+    end(&mut world, "b", "");
+    world.fail("worker");
+    world.send("worker", "again");
+    end(&mut world, "a", "");
+    assert_eq!((count(&world, "tool_use.started"), count(&world, "tool_use.ended")), (1, 1));
+    assert!(world.entries.iter().any(|entry| matches!(
+        &entry.event,
+        Event::ToolUseEnded(data) if !data.ok && data.output == "[Interrupted: outcome unknown]"
+    )));
+}
+
+#[test]
+fn so_many_uses_and_notices_are_logged_and_then_one_notice() {
+    let mut world = busy();
+    for number in 0..5001 {
+        // Of a turn that is that long, only what is told of it is looked at.
+        let (agent, turn) = (world.agent("worker").id, world.turn("worker"));
+        let (id, tool) = (format!("{number}").into(), "Bash".into());
+        let told = Told::UseStarted { id, tool, input: Json::null() };
+        world.skim(Command::TellTurn { agent, turn, told });
+        let (id, output) = (format!("{number}").into(), String::new());
+        let told = Told::UseEnded { id, ok: true, output };
+        world.skim(Command::TellTurn { agent, turn, told });
+    }
+    for _ in 0..200 {
+        let (agent, turn) = (world.agent("worker").id, world.turn("worker"));
+        world.skim(Command::TellTurn { agent, turn, told: Told::Notice("n".to_owned()) });
+    }
+    assert_eq!((count(&world, "tool_use.started"), count(&world, "tool_use.ended")), (5000, 5000));
+    let notices = world.entries.iter().filter_map(|entry| match &entry.event {
+        Event::TurnNotice(data) => Some(data.text.clone()),
+        _ => None,
+    });
+    let notices: Vec<String> = notices.collect();
+    assert_eq!(notices.len(), 100);
+    assert!(notices[0].contains("further uses are not logged"));
+    assert!(notices[99].contains("further notices of this turn are not logged"));
+}
+
+#[test]
+fn a_state_is_saved_at_once_if_it_is_new() {
+    let mut world = busy();
+    tell(&mut world, Told::Saved(Blob::from(vec![1])));
+    tell(&mut world, Told::Saved(Blob::from(vec![1])));
+    assert_eq!(count(&world, "session.saved"), 1);
+    world.fail("worker");
+    assert_eq!(world.agent("worker").session.saved, Some(Blob::from(vec![1])));
+}
+
+#[test]
+fn silence_is_over_with_the_next_event() {
+    let mut world = busy();
+    start(&mut world, "a", Json::null());
+    tell(&mut world, Told::Stalled(10_000));
+    let stall = |world: &World| world.agent("worker").turn().unwrap().backend.stall.clone();
+    assert_eq!(stall(&world).unwrap().tool.as_deref(), Some("Bash"));
+    end(&mut world, "a", "");
+    assert_eq!(stall(&world), None);
+}
+
+#[test]
+fn the_first_answer_counts_and_a_later_one_is_refused() {
+    let mut world = busy();
+    let agent = world.agent("worker").clone();
+    let asked = world.ask(&agent, false);
+    assert_eq!(world.answer("worker", None), Ok(Outcome::Permission(asked)));
+    for named in [None, Some(asked)] {
+        let late = world.answer("worker", named);
+        assert!(matches!(late, Err(Rejection::PermissionNotOpen { .. })), "{late:?}");
+    }
+    let (first, second) = (world.ask(&agent, false), world.ask(&agent, false));
+    let unclear = world.answer("worker", None);
+    assert!(matches!(unclear, Err(Rejection::PermissionAmbiguous { .. })), "{unclear:?}");
+    assert!(world.answer("worker", Some(second)).is_ok());
+    world.complete("worker", "done");
+    assert_eq!(count(&world, "permission.withdrawn"), 1, "the turn ended over {first}");
+    assert!(world.answer("worker", Some(first)).is_err());
+}
+
+#[test]
+fn one_question_more_than_may_be_open_is_denied() {
+    let mut world = busy();
+    let agent = world.agent("worker").clone();
+    for _ in 0..64 {
+        world.ask(&agent, false);
+    }
+    assert_eq!(count(&world, "permission.answered"), 0);
+    world.ask(&agent, false);
+    let denied = world.entries.last().expect("events").event.clone();
+    assert!(matches!(denied, Event::PermissionAnswered(data)
+        if data.decision == Permit::Deny && data.by == AnsweredBy::Policy));
+}
