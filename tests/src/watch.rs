@@ -117,8 +117,11 @@ impl Watch {
 pub fn event_name(item: &v1::AttachResponse) -> Option<&str> {
     Some(match item.item.as_ref()? {
         Item::TurnStarted(_) => "turn.start",
+        Item::ToolCallStarted(call) if call.native => "tool_use.started",
         Item::ToolCallStarted(_) => "tool_call.invoked",
+        Item::ToolCallFinished(call) if call.native => "tool_use.ended",
         Item::ToolCallFinished(_) => "tool_call.result",
+        Item::ProcessNotice(notice) => &notice.event,
         Item::MessageSeen(_) => "message.enqueued",
         Item::TurnEnded(ended) => match ended.outcome() {
             v1::TurnOutcome::Completed => "turn.complete",
@@ -152,6 +155,7 @@ pub fn expected(events: &[v1::Event], agent: &str) -> Vec<(u64, String)> {
         "turn.resumed",
         "tool_call.invoked",
         "tool_call.result",
+        "turn.stalled",
         "message.enqueued",
         "agent.created",
         "agent.updated",
