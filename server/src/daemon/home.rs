@@ -6,6 +6,7 @@ use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
 
@@ -158,6 +159,9 @@ fn check(path: &Path) -> Result<(), HomeError> {
     Ok(())
 }
 
+/// How long the lock of a daemon that is gone is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// Takes the lock of a home, and writes into it who has it: process id and version. The lock goes
 /// with the process, however that ends.
 fn lock(home: &Path, version: &str) -> Result<File, HomeError> {
@@ -166,16 +170,24 @@ fn lock(home: &Path, version: &str) -> Result<File, HomeError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
     let mut file = options.open(&path).map_err(failed)?;
-    let mut text = String::new();
-    // What is not there or no text says nothing.
-    let _ = file.read_to_string(&mut text);
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(error) if error == rustix::io::Errno::WOULDBLOCK => {
-            let pid = text.lines().next().and_then(|line| line.parse().ok());
+    let patience = Instant::now() + PATIENCE;
+    loop {
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => break,
+            Err(error) if error == rustix::io::Errno::WOULDBLOCK => {}
+            Err(error) => return Err(failed(error.into())),
+        }
+        let mut text = String::new();
+        // What is not there or no text says nothing.
+        let _ = file.rewind().and_then(|()| file.read_to_string(&mut text));
+        let pid: Option<u32> = text.lines().next().and_then(|line| line.parse().ok());
+        let is_gone = pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists());
+        if !is_gone || Instant::now() > patience {
             return Err(HomeError::Taken { path: home.to_owned(), pid });
         }
-        Err(error) => return Err(failed(error.into())),
+        // A child that it was just starting when it was killed holds the lock until it is another
+        // program, and nothing tells of that.
+        std::thread::sleep(Duration::from_millis(5));
     }
     let text = format!("{}\n{version}\n", std::process::id());
     file.set_len(0).map_err(failed)?;
