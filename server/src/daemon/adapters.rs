@@ -1,6 +1,7 @@
 //! Between the engine and the projections, which do not know each other.
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,12 +12,21 @@ use crate::engine::{Archive, CheckpointDone, Sink, Span};
 use crate::journal::{Disk, Journal};
 use crate::model::{Commit, Entry, SessionId};
 use crate::projection::{self, Worker};
+use crate::provider::remove_home;
 use crate::service::{JournalStatus, Mended};
 
 /// Hands what is durable to the projections.
 pub(super) struct ToProjections {
-    pub(super) worker: Worker,
-    pub(super) tail: Arc<Tail>,
+    worker: Worker,
+    tail: Arc<Tail>,
+    /// Where homes of sessions lie, which go with them.
+    homes: PathBuf,
+}
+
+impl ToProjections {
+    pub(super) fn new(worker: &Worker, tail: &Arc<Tail>, home: &Path) -> Self {
+        Self { worker: worker.clone(), tail: tail.clone(), homes: home.join("providers") }
+    }
 }
 
 /// How much journal there is since the last checkpoint.
@@ -51,6 +61,14 @@ impl Tail {
 impl Sink for ToProjections {
     fn commit(&mut self, commit: &Arc<Commit>) {
         self.worker.commit(commit.clone());
+        for session in commit.removed.iter().copied() {
+            let homes = self.homes.clone();
+            tokio::task::spawn_blocking(move || {
+                if let Err(error) = remove_home(&homes, session) {
+                    tracing::warn!(%session, %error, "the home of a session was not removed");
+                }
+            });
+        }
     }
 
     fn checkpoint(&mut self, sequence: u64, state: Vec<u8>, done: Option<CheckpointDone>) {

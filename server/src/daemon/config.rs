@@ -438,7 +438,8 @@ impl Config {
         let seconds = self.number("program.turn_seconds");
         let turn = (seconds > 0).then(|| Duration::from_secs(seconds));
         let program = program::Settings { turn };
-        registry::Settings { launcher, folder, scripted: self.scripted(), program }
+        let bridge = std::env::current_exe().unwrap_or_default().with_file_name("substratctl");
+        registry::Settings { launcher, folder, bridge, scripted: self.scripted(), program }
     }
 
     /// Limits of scripts.

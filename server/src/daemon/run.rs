@@ -1,5 +1,6 @@
 //! A daemon from start to end.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::future::Future;
 use std::io::Write as _;
@@ -19,9 +20,10 @@ use crate::engine::{Engine, Fatal, Handle, LaunchedShells, Parts, RandomIds, now
 use crate::import;
 use crate::journal::{self, Disk, Journal, OsDisk};
 use crate::launcher::{Launcher, boot_id, shows};
-use crate::model::{BadLine, Context, Leftover};
+use crate::model::{BadLine, Context, Leftover, SessionId};
 use crate::projection::Worker;
 use crate::provider::registry::Providers;
+use crate::provider::sweep_homes;
 use crate::recovery::{self, Recovered, Report};
 use crate::service::{About, Api, Sockets, bind};
 use crate::workspace::{Files, SandboxPolicy};
@@ -195,6 +197,9 @@ fn recover(
     let took = begun.elapsed();
     let Report { clean, replayed, interrupted_turns, .. } = recovered.report;
     tracing::info!(clean, replayed, interrupted_turns, ?took, "recovered");
+    let sessions: BTreeSet<SessionId> =
+        recovered.state.agents().map(|agent| agent.session.id).collect();
+    sweep_homes(&home.path().join("providers"), |id| sessions.contains(&id));
     Ok(Started { recovered, took, disk, ids })
 }
 
@@ -270,7 +275,7 @@ async fn serve(
     let shells = shells.map_err(io("making the folder of shells"))?;
     let parts = Parts {
         journal: journal_handle.clone(),
-        sink: Box::new(ToProjections { worker: worker_handle.clone(), tail: tail.clone() }),
+        sink: Box::new(ToProjections::new(&worker_handle, &tail, home.path())),
         providers: live.registry().clone(),
         files: files.clone(),
         shells: Arc::new(shells),

@@ -8,16 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::provider::Failure;
-use crate::provider::history::{End, History, Item, Turn};
 use crate::provider::registry::{Registry, split_fallback};
 use crate::provider::retry::Retry;
-
-/// What stands before a conversation that a provider is told which keeps its own.
-const BEFORE: &str = "[You stand in for another model in a conversation. What was said before:]";
-/// What stands before turns that a provider does not know of.
-const MISSED: &str = "[Another model stood in for you. What was said meanwhile:]";
-/// What stands after either.
-const AFTER: &str = "[What follows is new.]";
 
 /// One that can be asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,45 +94,10 @@ impl Attempts {
     }
 }
 
-/// What a provider is told that keeps a conversation itself, and stands in: all of it.
-pub(super) fn with_all(history: &History, prompt: &str) -> Arc<str> {
-    told(BEFORE, &history.turns, prompt)
-}
-
-/// What a session's own provider is told that keeps the conversation itself: what it missed since
-/// its last turn, if another stood in for it.
-pub(super) fn with_missed(history: &History, prompt: &Arc<str>) -> Arc<str> {
-    let own = |turn: &Turn| turn.end == End::Completed && turn.stand_in.is_none();
-    let since = history.turns.iter().rposition(own).map_or(0, |at| at + 1);
-    let since = &history.turns[since..];
-    let missed = since.iter().filter(|turn| turn.end == End::Completed);
-    let missed: Vec<Turn> = missed.cloned().collect();
-    if missed.is_empty() { prompt.clone() } else { told(MISSED, &missed, prompt) }
-}
-
-fn told(what: &str, turns: &[Turn], prompt: &str) -> Arc<str> {
-    let items = turns.iter().flat_map(|turn| &turn.items);
-    let lines: Vec<String> = items.filter_map(line).collect();
-    if lines.is_empty() {
-        return prompt.into();
-    }
-    format!("{what}\n{}\n{AFTER}\n\n{prompt}", lines.join("\n")).into()
-}
-
-fn line(item: &Item) -> Option<String> {
-    match item {
-        Item::User(text) => Some(format!("You were told: {text}")),
-        Item::Assistant(text) => Some(format!("You said: {text}")),
-        Item::Call { tool, args, .. } => Some(format!("You called {tool}({})", args.get())),
-        // What calls came to is in what was said after them.
-        Item::Result { .. } => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{FailureClass, TurnId};
+    use crate::model::FailureClass;
 
     fn attempts(chain: &[(&str, u32)]) -> Attempts {
         let link = |(name, attempts): &(&str, u32)| Link {
@@ -166,25 +123,5 @@ mod tests {
         assert_eq!(course(&chain, Is::Auth), [to("a"), to("b")]);
         assert_eq!(course(&chain, Is::InvalidRequest), []);
         assert_eq!(course(&[("own", 1)], Is::Network), []);
-    }
-
-    fn turn(stand_in: Option<&str>, told: &str, said: &str) -> Turn {
-        let items = vec![Item::User(told.into()), Item::Assistant(said.into())];
-        let stand_in = stand_in.map(Arc::from);
-        Turn { id: TurnId::from_u64(1), end: End::Completed, stand_in, items }
-    }
-
-    #[test]
-    fn a_provider_is_told_what_it_missed_and_nothing_else() {
-        let history = |turns| History { turns, cut: 0 };
-        let prompt: Arc<str> = "now".into();
-        let known = history(vec![turn(None, "one", "1")]);
-        assert_eq!(with_missed(&known, &prompt), prompt);
-        let missed = history(vec![turn(None, "one", "1"), turn(Some("b"), "two", "2")]);
-        let told = with_missed(&missed, &prompt);
-        assert!(told.contains("You were told: two\nYou said: 2"), "{told}");
-        assert!(!told.contains("one") && told.ends_with("\n\nnow"), "{told}");
-        assert!(with_all(&missed, "now").contains("You said: 1"));
-        assert_eq!(&*with_all(&history(Vec::new()), "now"), "now");
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::attempts::{Attempts, Link, Next, with_all, with_missed};
+use super::attempts::{Attempts, Link, Next};
 use super::handle::{Errand, Handle, Report};
 use super::output::TurnOutput;
 use super::pulse::{Beating, Patience, Watched, watched};
@@ -25,6 +25,7 @@ use crate::model::{
     AgentId, Command, FailureClass, Message, Name, Saved, SessionId, Told, ToolSpec, TurnEnd,
     TurnId, World,
 };
+use crate::provider::history::{retell, retell_missed};
 use crate::provider::registry::Entry;
 use crate::provider::{Capabilities, Ended, Failure, Instance, Prompt, Provider, Spec, TurnIo};
 
@@ -380,7 +381,7 @@ impl Task {
             return Err(Failure::permanent("the session is not open"));
         };
         if attempts.has_others() && open.provider.info().capabilities.keeps_history {
-            prompt.text = with_missed(&io.history().await?, &prompt.text);
+            prompt.text = retell_missed(&io.history().await?, &prompt.text);
         }
         open.instance.turn(prompt, io).await
     }
@@ -396,7 +397,7 @@ impl Task {
         let capabilities = entry.provider.info().capabilities;
         self.have_socket(capabilities)?;
         if capabilities.keeps_history {
-            prompt.text = with_all(&io.history().await?, &prompt.text);
+            prompt.text = retell(&io.history().await?, &prompt.text);
         }
         let spec = Spec { model: link.model.clone(), saved: None, ..self.spec.clone() };
         let mut instance = entry.provider.open(spec).await?;

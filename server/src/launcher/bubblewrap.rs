@@ -78,23 +78,35 @@ pub(super) fn aside(index: usize) -> String {
     format!("{ASIDE}/{index}")
 }
 
-/// The folders in memory, and the bytes that each may hold.
-fn folders_in_memory(tmp_bytes: u64, with_workspace: bool) -> Vec<(&'static str, u64)> {
-    // A size of nothing would be no limit.
-    let bytes = tmp_bytes.max(PAGE);
-    let mut folders = vec![("/dev/shm", bytes.min(MAX_SHM)), ("/tmp", bytes), (HOME, bytes)];
-    folders.extend(with_workspace.then_some((WORKSPACE, bytes)));
-    folders
+/// What of the usual folders is in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct InMemory {
+    /// The workspace, where the process has none.
+    pub(super) workspace: bool,
+    /// The home, where none is bound.
+    pub(super) home: bool,
+}
+
+impl InMemory {
+    /// The folders, and the bytes that each may hold.
+    fn folders(self, tmp_bytes: u64) -> Vec<(&'static str, u64)> {
+        // A size of nothing would be no limit.
+        let bytes = tmp_bytes.max(PAGE);
+        let mut folders = vec![("/dev/shm", bytes.min(MAX_SHM)), ("/tmp", bytes)];
+        folders.extend(self.home.then_some((HOME, bytes)));
+        folders.extend(self.workspace.then_some((WORKSPACE, bytes)));
+        folders
+    }
 }
 
 /// How many files each folder in memory may hold, which no option of bubblewrap says: one that is
 /// not empty takes a page.
 pub(super) fn files_in_memory(
     tmp_bytes: u64,
-    with_workspace: bool,
+    usual: InMemory,
     private: &[String],
 ) -> Vec<(String, u64)> {
-    let folders = folders_in_memory(tmp_bytes, with_workspace).into_iter();
+    let folders = usual.folders(tmp_bytes).into_iter();
     let folders = folders.chain(private.iter().map(|at| (at.as_str(), tmp_bytes.max(PAGE))));
     folders.map(|(at, bytes)| (at.to_owned(), (bytes / PAGE).max(64))).collect()
 }
@@ -122,7 +134,9 @@ pub fn argv(plan: &Plan<'_>) -> Vec<OsString> {
         }
     }
     line.add(&["--proc", "/proc", "--dev", "/dev"]);
-    for (at, bytes) in folders_in_memory(plan.tmp_bytes, plan.root.is_none()) {
+    let home = plan.binds.iter().all(|bind| bind.at != HOME);
+    let usual = InMemory { workspace: plan.root.is_none(), home };
+    for (at, bytes) in usual.folders(plan.tmp_bytes) {
         line.add(&["--size", &bytes.to_string(), "--tmpfs", at]);
     }
     line.add(&["--remount-ro", "/dev"]);

@@ -307,6 +307,20 @@ impl Launcher {
         self.ready().await.map(|ready| ready.bubblewrap.clone())
     }
 
+    /// Whether the next process is kept in a sandbox, if it is started at all.
+    pub async fn confines(&self) -> bool {
+        match self.inner.settings.policy {
+            SandboxPolicy::Off => false,
+            SandboxPolicy::Preferred => self.ready().await.is_ok(),
+            SandboxPolicy::Required => true,
+        }
+    }
+
+    /// Whether every sandbox shows a path of the host.
+    pub fn shows(&self, path: &Path) -> bool {
+        shows(path, &self.inner.settings.system_paths).is_some()
+    }
+
     async fn ready(&self) -> Result<Arc<Ready>, Unavailable> {
         let found = self.look().await;
         let known = found.as_ref().map(|ready| ready.bubblewrap.clone()).map_err(Clone::clone);
@@ -522,11 +536,9 @@ impl Launcher {
             },
             mounts,
             in_memory: ready.map_or_else(Vec::new, |ready| {
-                bubblewrap::files_in_memory(
-                    ready.tmp_bytes,
-                    launch.world.is_none(),
-                    &launch.private,
-                )
+                let home = launch.binds.iter().all(|bind| bind.at != HOME);
+                let usual = bubblewrap::InMemory { workspace: launch.world.is_none(), home };
+                bubblewrap::files_in_memory(ready.tmp_bytes, usual, &launch.private)
             }),
             limits,
             egress,
@@ -538,7 +550,12 @@ impl Launcher {
 
     /// Where a process without a sandbox starts: the root of its workspace.
     fn home(&self, launch: &Launch, sandboxed: bool) -> String {
-        let root = launch.world.as_ref().filter(|_| !sandboxed).and_then(|w| w.mounts.get(""));
+        self.root_of(launch.world.as_ref().filter(|_| !sandboxed))
+    }
+
+    /// Where the root of a workspace lies on the host.
+    pub fn root_of(&self, world: Option<&World>) -> String {
+        let root = world.and_then(|world| world.mounts.get(""));
         let path = root.map(|root| self.inner.files.path_of(&root.source));
         path.map_or_else(|| "/tmp".to_owned(), |path| path.to_string_lossy().into_owned())
     }

@@ -151,6 +151,8 @@ impl FailureKind {
             ("stream disconnected", FailureKind::Network),
             ("connection refused", FailureKind::Network),
             ("connection error", FailureKind::Network),
+            ("connection to the api was lost", FailureKind::Network),
+            ("cannot connect to api", FailureKind::Network),
         ];
         let lower = text.to_lowercase();
         let said = |found: &[FailureKind]| {
@@ -261,6 +263,7 @@ mod tests {
             ),
             ("stream disconnected before completion: x", Some(FailureKind::Network)),
             ("We’re currently experiencing high demand", Some(FailureKind::Overload)),
+            ("Connection to the API was lost (ECONNRESET)", Some(FailureKind::Network)),
             ("it read 400 lines (1234)", None),
             ("", None),
         ] {

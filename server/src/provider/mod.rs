@@ -6,6 +6,7 @@ pub mod acp;
 pub mod activity;
 pub mod api;
 pub mod claude_code;
+mod cli;
 pub mod codex;
 pub mod cursor_agent;
 pub mod failure;
@@ -15,6 +16,7 @@ pub mod history;
 pub mod jsonrpc;
 pub mod lines;
 pub mod meter;
+mod process;
 pub mod program;
 pub mod progress;
 pub mod registry;
@@ -31,6 +33,7 @@ use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use self::activity::{Activity, Decision, PermissionOption};
+pub(crate) use self::cli::{remove as remove_home, sweep as sweep_homes};
 use self::history::History;
 pub use self::registry::{Kind, Registry};
 use crate::model::{
@@ -265,4 +268,13 @@ pub trait Instance: Send {
 }
 
 /// The kinds of this build.
-pub const KINDS: &[Kind] = &[api::ANTHROPIC, api::OPENAI, program::KIND, scripted::KIND];
+pub const KINDS: &[Kind] = &[
+    acp::KIND,
+    api::ANTHROPIC,
+    api::OPENAI,
+    claude_code::KIND,
+    codex::KIND,
+    cursor_agent::KIND,
+    program::KIND,
+    scripted::KIND,
+];

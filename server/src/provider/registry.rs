@@ -36,6 +36,8 @@ pub struct Settings {
     pub launcher: Launcher,
     /// The folder in which providers keep what belongs to sessions.
     pub folder: PathBuf,
+    /// `substratctl`, the way from a process to its agent's tools.
+    pub bridge: PathBuf,
     /// Limits of scripts.
     pub scripted: super::scripted::Settings,
     /// Bounds of programs.
@@ -43,6 +45,7 @@ pub struct Settings {
 }
 
 /// A section of the configuration.
+#[derive(Debug, Clone)]
 pub struct Section {
     /// Name of the provider.
     pub name: Arc<str>,

@@ -64,9 +64,15 @@ fn an_empty_workspace_is_in_memory_and_no_size_is_no_limit_nowhere() {
     let line = line(&plan).join(" ");
     assert!(line.contains("--size 4096 --tmpfs /workspace"), "{line}");
     assert!(!line.contains("--size 0"), "{line}");
-    let files = files_in_memory(1 << 20, true, &[]);
+    let usual = InMemory { workspace: true, home: true };
+    let files = files_in_memory(1 << 20, usual, &[]);
     assert_eq!(files.last(), Some(&(WORKSPACE.to_owned(), 256)));
     assert_eq!(files.len(), 4);
+    let binds = [bound(9, HOME, Access::ReadWrite)];
+    let line = self::line(&Plan { binds: &binds, ..plan }).join(" ");
+    assert!(!line.contains("--tmpfs /home/agent"), "{line}");
+    let files = files_in_memory(1 << 20, InMemory { home: false, ..usual }, &[]);
+    assert!(files.iter().all(|(at, _)| at != HOME));
 }
 
 #[test]

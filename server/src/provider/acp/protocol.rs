@@ -152,6 +152,13 @@ impl Client {
         Some(self.calls.call(Call::Other(method), method, &params))
     }
 
+    /// Sets the session's model, as agents take it that describe models apart from settings. None
+    /// before it is open.
+    pub fn set_model(&mut self, model: &str) -> Option<String> {
+        let params = json!({"sessionId": self.session.as_ref()?, "modelId": model});
+        Some(self.calls.call(Call::Other("session/set_model"), "session/set_model", &params))
+    }
+
     /// Cancels the turn, and every question of it. None before the session is open.
     pub fn cancel(&mut self) -> Option<String> {
         let params = json!({"sessionId": self.session.as_ref()?});

@@ -378,7 +378,7 @@ impl Stream {
 fn failure(line: &Value, message: String) -> Failed {
     let by_words = FailureKind::of_text(&message);
     let kind = match by_words {
-        Some(kind @ (FailureKind::Overflow | FailureKind::Gone)) => kind,
+        Some(kind @ (FailureKind::Overflow | FailureKind::Gone | FailureKind::Network)) => kind,
         _ => FailureKind::of_name(text(line, "api_error_type"))
             .or_else(|| line["api_error_status"].as_i64().and_then(FailureKind::of_status))
             .or_else(|| FailureKind::of_name(text(line, "error")))

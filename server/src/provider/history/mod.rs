@@ -9,6 +9,7 @@
 //! [`repair`] makes whatever comes in valid for every model, and is run before every send.
 
 mod repair;
+mod retelling;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,7 @@ use super::FailureClass;
 use crate::model::{CallId, Entry, Event, Json, MessageId, TurnId};
 
 pub use repair::{Change, repair};
+pub use retelling::{retell, retell_missed};
 
 /// Stands for an answer that is empty, or is not there.
 const NO_ANSWER: &str = "[No answer]";

@@ -12,9 +12,7 @@
 //! that fails.
 
 mod protocol;
-mod running;
 mod session;
-mod stderr;
 #[cfg(test)]
 mod tests;
 mod turn;

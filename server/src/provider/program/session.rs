@@ -10,11 +10,16 @@ use serde_json::value::RawValue;
 
 use super::Settings;
 use super::protocol::ToProgram;
-use super::running::Running;
 use super::turn::{self, Came};
 use crate::launcher::{Launch, Launcher};
 use crate::model::{Blob, Saved, SessionId};
+use crate::provider::lines::Lines;
+use crate::provider::process::Running;
 use crate::provider::{Ended, Failure, Instance, Prompt, Spec, TurnIo};
+
+/// Where a command that is not found is named.
+const NAMED: &str = "; its model is to name a program on the sandbox's PATH, or by its path from \
+                     the workspace, such as ./agent";
 
 /// A live session.
 pub(super) struct Session {
@@ -87,7 +92,9 @@ impl Session {
             let started = tokio::select! {
                 biased;
                 () = io.cancelled().cancelled() => return Ok(None),
-                started = Running::start(&self.launcher, launch, io) => started?,
+                started = Running::start(
+                    &self.launcher, launch, Lines::default(), NAMED, io
+                ) => started?,
             };
             if let Some(reason) = &started.unsandboxed {
                 tracing::debug!(agent = %prompt.agent, reason, "a program runs without a sandbox");

@@ -1,4 +1,4 @@
-//! The parts that need no process: lines, the protocol, the end of stderr, command lines.
+//! The parts that need no process: lines, the protocol, command lines.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -7,7 +7,6 @@ use serde_json::value::to_raw_value;
 use super::lines::{Broken, Lines, MAX_LINE};
 use super::protocol::{CallOutcome, Said, ToProgram, parse};
 use super::split;
-use super::stderr::{MAX_KEPT, Tail};
 use crate::model::{FailureClass, Json};
 
 /// What a program said, up to what was no message.
@@ -79,22 +78,6 @@ proptest! {
         for error in heard.iter().filter_map(|item| item.as_ref().err()) {
             prop_assert!(error.len() < 800 && !error.contains('\n'), "{}", error);
         }
-    }
-
-    #[test]
-    fn the_end_of_stderr_is_kept_however_it_is_cut(
-        bytes in proptest::collection::vec(any::<u8>(), 0..(3 * MAX_KEPT)),
-        length in 1_usize..20_000,
-    ) {
-        let (mut whole, mut cut) = (Tail::default(), Tail::default());
-        whole.push(&bytes);
-        bytes.chunks(length).for_each(|piece| cut.push(piece));
-        prop_assert_eq!(whole.last_words(), cut.last_words());
-        prop_assert!(whole.last_words().len() <= 1024);
-        let kept = whole.take();
-        prop_assert_eq!(&kept, &cut.take());
-        prop_assert_eq!(kept.map(|(_, written)| written as usize).unwrap_or(0), bytes.len());
-        prop_assert_eq!(whole.take(), None);
     }
 }
 

@@ -19,9 +19,9 @@ use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::protocol::{CallOutcome, Said, ToProgram, parse};
-use super::running::{Ask, End, GRACE, PIPE_END, Running};
 use crate::launcher::Exit;
 use crate::model::{Json, Usage};
+use crate::provider::process::{Ask, End, GRACE, PIPE_END, Running};
 use crate::provider::{Failure, OutputKind, TurnIo};
 
 /// Tool calls at once; a program that makes more waits.

@@ -1,7 +1,7 @@
 //! The end of what a program writes to its standard error.
 
 /// Most bytes that are kept.
-pub(super) const MAX_KEPT: usize = 16 << 10;
+const MAX_KEPT: usize = 16 << 10;
 /// Most bytes of the last words that a failure quotes, and most lines.
 const MAX_WORDS: usize = 1 << 10;
 const MAX_LINES: usize = 5;
@@ -43,4 +43,29 @@ impl Tail {
 fn text(bytes: &[u8]) -> String {
     let start = bytes.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count();
     String::from_utf8_lossy(&bytes[start..]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_end_of_stderr_is_kept_however_it_is_cut(
+            bytes in proptest::collection::vec(any::<u8>(), 0..(3 * MAX_KEPT)),
+            length in 1_usize..20_000,
+        ) {
+            let (mut whole, mut cut) = (Tail::default(), Tail::default());
+            whole.push(&bytes);
+            bytes.chunks(length).for_each(|piece| cut.push(piece));
+            prop_assert_eq!(whole.last_words(), cut.last_words());
+            prop_assert!(whole.last_words().len() <= 1024);
+            let kept = whole.take();
+            prop_assert_eq!(&kept, &cut.take());
+            prop_assert_eq!(kept.map(|(_, written)| written as usize).unwrap_or(0), bytes.len());
+            prop_assert_eq!(whole.take(), None);
+        }
+    }
 }

@@ -10,17 +10,17 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::lines::Lines;
 use super::stderr::Tail;
 use crate::launcher::limits::Hit;
 use crate::launcher::{Ends, Error, Exit, Launch, Launched, Launcher, Process};
 use crate::model::{FailureClass, World};
+use crate::provider::lines::Lines;
 use crate::provider::{Failure, TurnIo};
 
 /// How long something that is about to happen is waited for.
-pub(super) const GRACE: Duration = Duration::from_secs(5);
+pub(in crate::provider) const GRACE: Duration = Duration::from_secs(5);
 /// How long the end of a pipe is waited for whose process has ended.
-pub(super) const PIPE_END: Duration = Duration::from_secs(1);
+pub(in crate::provider) const PIPE_END: Duration = Duration::from_secs(1);
 
 /// What its task is asked for.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ enum Task {
 
 /// How it is asked to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ask {
+pub(in crate::provider) enum Ask {
     /// SIGINT.
     Interrupt,
     /// SIGTERM.
@@ -44,10 +44,10 @@ pub(super) enum Ask {
 
 /// How it ended.
 #[derive(Debug, Clone)]
-pub(super) struct End {
-    pub(super) exit: Exit,
+pub(in crate::provider) struct End {
+    pub(in crate::provider) exit: Exit,
     /// Which limit ended it.
-    pub(super) limit: Option<Hit>,
+    pub(in crate::provider) limit: Option<Hit>,
 }
 
 /// What its task shares with its session.
@@ -65,17 +65,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// A program that runs, until this is dropped.
-pub(super) struct Running {
+pub(in crate::provider) struct Running {
     /// What it sees.
-    pub(super) world: Option<World>,
+    pub(in crate::provider) world: Option<World>,
     /// Whether no turn was given to it.
-    pub(super) fresh: bool,
+    pub(in crate::provider) fresh: bool,
     /// Why it has no sandbox, if it has none.
-    pub(super) unsandboxed: Option<String>,
-    pub(super) input: Input,
-    pub(super) stdout: pipe::Receiver,
-    pub(super) lines: Lines,
-    pub(super) ended: watch::Receiver<Option<End>>,
+    pub(in crate::provider) unsandboxed: Option<String>,
+    pub(in crate::provider) input: Input,
+    pub(in crate::provider) stdout: pipe::Receiver,
+    pub(in crate::provider) lines: Lines,
+    pub(in crate::provider) ended: watch::Receiver<Option<End>>,
     asks: mpsc::UnboundedSender<Task>,
     shared: Arc<Shared>,
     /// Holds the process.
@@ -83,7 +83,7 @@ pub(super) struct Running {
 }
 
 /// What it is to read.
-pub(super) struct Input {
+pub(in crate::provider) struct Input {
     pipe: Option<pipe::Sender>,
     /// Whether nobody reads it.
     closed: bool,
@@ -93,29 +93,29 @@ pub(super) struct Input {
 
 impl Input {
     /// Adds to what is to be written.
-    pub(super) fn queue(&mut self) -> &mut Vec<u8> {
+    pub(in crate::provider) fn queue(&mut self) -> &mut Vec<u8> {
         self.bytes.drain(..self.written);
         self.written = 0;
         &mut self.bytes
     }
 
     /// Whether there is something that can be written.
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(in crate::provider) fn is_waiting(&self) -> bool {
         !self.closed && self.written < self.bytes.len()
     }
 
     /// Whether nobody reads it.
-    pub(super) fn is_closed(&self) -> bool {
+    pub(in crate::provider) fn is_closed(&self) -> bool {
         self.closed
     }
 
     /// Bytes that wait.
-    pub(super) fn waiting(&self) -> usize {
+    pub(in crate::provider) fn waiting(&self) -> usize {
         self.bytes.len() - self.written
     }
 
     /// Writes some. Nothing is lost when this is dropped.
-    pub(super) async fn write(&mut self) {
+    pub(in crate::provider) async fn write(&mut self) {
         let Some(pipe) = &mut self.pipe else { return self.closed = true };
         match pipe.write(&self.bytes[self.written..]).await {
             Ok(count) => self.written += count,
@@ -125,7 +125,7 @@ impl Input {
     }
 
     /// Whether the last so many bytes that were queued are all unread.
-    pub(super) fn is_untouched(&self, bytes: usize) -> bool {
+    pub(in crate::provider) fn is_untouched(&self, bytes: usize) -> bool {
         let Some(pipe) = &self.pipe else { return false };
         let in_pipe = rustix::io::ioctl_fionread(pipe).unwrap_or(0);
         usize::try_from(in_pipe).unwrap_or(0) + self.waiting() >= bytes
@@ -133,15 +133,17 @@ impl Input {
 }
 
 impl Running {
-    /// Starts it.
-    pub(super) async fn start(
+    /// Starts it. `named` says where a command that is not found is named.
+    pub(in crate::provider) async fn start(
         launcher: &Launcher,
         launch: Launch,
+        lines: Lines,
+        named: &str,
         io: &Arc<dyn TurnIo>,
     ) -> Result<Self, Failure> {
         let world = launch.world.clone();
         let Launched { process, ends, unsandboxed } =
-            launcher.start(launch).await.map_err(|error| refused(&error))?;
+            launcher.start(launch).await.map_err(|error| refused(&error, named))?;
         let Ends::Pipes { stdin, stdout, stderr } = ends else {
             return Err(Failure::permanent("the program has no pipes"));
         };
@@ -161,7 +163,7 @@ impl Running {
             unsandboxed,
             input,
             stdout,
-            lines: Lines::default(),
+            lines,
             ended,
             asks,
             shared,
@@ -169,8 +171,18 @@ impl Running {
         })
     }
 
+    /// Closes its input: most programs end then.
+    pub(in crate::provider) fn close_input(&mut self) {
+        self.input.pipe = None;
+    }
+
+    /// Where its news is told.
+    pub(in crate::provider) fn io(&self) -> Arc<dyn TurnIo> {
+        lock(&self.shared.io).clone()
+    }
+
     /// Has news told to this turn from now on.
-    pub(super) fn tell(&self, io: &Arc<dyn TurnIo>) {
+    pub(in crate::provider) fn tell(&self, io: &Arc<dyn TurnIo>) {
         *lock(&self.shared.io) = io.clone();
     }
 
@@ -180,23 +192,23 @@ impl Running {
     }
 
     /// Asks it to end.
-    pub(super) fn ask(&self, ask: Ask) {
+    pub(in crate::provider) fn ask(&self, ask: Ask) {
         // One that has ended has nothing to be asked.
         let _ = self.asks.send(Task::End(ask));
     }
 
     /// Says why it is to end, unless that was said.
-    pub(super) fn because(&self, reason: &str) {
+    pub(in crate::provider) fn because(&self, reason: &str) {
         lock(&self.shared.reason).get_or_insert_with(|| reason.to_owned());
     }
 
     /// How it ended, if it did.
-    pub(super) fn end(&self) -> Option<End> {
+    pub(in crate::provider) fn end(&self) -> Option<End> {
         self.ended.borrow().clone()
     }
 
     /// Whether it has written, or ended its output, when it had nothing to say.
-    pub(super) fn spoke_unasked(&mut self) -> bool {
+    pub(in crate::provider) fn spoke_unasked(&mut self) -> bool {
         let mut piece = [0; 4096];
         loop {
             match self.stdout.try_read(&mut piece) {
@@ -211,7 +223,7 @@ impl Running {
     }
 
     /// Takes what it wrote to its standard error, and how many bytes that was.
-    pub(super) async fn take_stderr(&self) -> Option<(String, u64)> {
+    pub(in crate::provider) async fn take_stderr(&self) -> Option<(String, u64)> {
         let (read, done) = oneshot::channel();
         // Of one that has ended all is read.
         if self.asks.send(Task::Stderr(read)).is_ok() {
@@ -221,17 +233,23 @@ impl Running {
     }
 
     /// The last lines that it wrote to its standard error.
-    pub(super) fn last_words(&self) -> String {
+    pub(in crate::provider) fn last_words(&self) -> String {
         lock(&self.shared.stderr).last_words()
     }
 
     /// Ends it: closes its input, and asks more and more firmly.
-    pub(super) async fn stop(&mut self, reason: &str) -> End {
+    pub(in crate::provider) async fn stop(&mut self, reason: &str) -> End {
         self.because(reason);
-        self.input.pipe = None;
-        if let Ok(end) = timeout(self.patience(), self.wait()).await {
-            return end;
+        self.close_input();
+        match timeout(self.patience(), self.wait()).await {
+            Ok(end) => end,
+            Err(_) => self.terminate(reason).await,
         }
+    }
+
+    /// Ends it without further ado, but not at once.
+    pub(in crate::provider) async fn terminate(&mut self, reason: &str) -> End {
+        self.because(reason);
         self.ask(Ask::Terminate);
         match timeout(self.patience(), self.wait()).await {
             Ok(end) => end,
@@ -240,14 +258,14 @@ impl Running {
     }
 
     /// Ends it at once.
-    pub(super) async fn kill(&mut self, reason: &str) -> End {
+    pub(in crate::provider) async fn kill(&mut self, reason: &str) -> End {
         self.because(reason);
         self.ask(Ask::Kill);
         self.wait().await
     }
 
     /// Waits for its end.
-    pub(super) async fn wait(&mut self) -> End {
+    pub(in crate::provider) async fn wait(&mut self) -> End {
         let ended = self.ended.wait_for(Option::is_some).await.ok().and_then(|end| end.clone());
         // Its task tells of its end before it ends itself, unless it was ended with the runtime.
         ended.unwrap_or(End { exit: Exit::Gone, limit: None })
@@ -323,7 +341,7 @@ async fn attend(
 }
 
 /// Why a program was not started, and what to do about it.
-fn refused(error: &Error) -> Failure {
+fn refused(error: &Error, named: &str) -> Failure {
     let (class, next) = match error {
         Error::Unavailable(_) => (
             FailureClass::Sandbox,
@@ -334,11 +352,7 @@ fn refused(error: &Error) -> Failure {
             return Failure { class: FailureClass::Sandbox, message, retry_after: None };
         }
         Error::TooManyMounts { .. } => (FailureClass::Sandbox, "; remove links"),
-        Error::Command { .. } => (
-            FailureClass::Permanent,
-            "; its model is to name a program on the sandbox's PATH, or by its path from the \
-             workspace, such as ./agent",
-        ),
+        Error::Command { .. } => (FailureClass::Permanent, named),
         Error::Setup { .. } => (FailureClass::Sandbox, "; the daemon's log may say more"),
     };
     Failure { class, message: format!("{error}{next}"), retry_after: None }

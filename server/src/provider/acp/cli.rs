@@ -1,0 +1,309 @@
+//! Agents of the Agent Client Protocol, by their command lines.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::protocol::{Answer, Client};
+use super::requests::{McpServer, Open};
+use crate::model::TurnId;
+use crate::provider::activity::{Activity, Decision, Event, RequestId, TurnOver, text};
+use crate::provider::cli::{About, Cli, Command, Config, Dialogue, Start, Step, make, read};
+use crate::provider::failure::{Failed, FailureKind};
+use crate::provider::meter::Totals;
+use crate::provider::registry::{Kind, Problem};
+
+static ABOUT: About = About {
+    kind: "acp",
+    description: "an agent of the Agent Client Protocol",
+    programs: &[],
+    install: "install it, or name its path with program",
+    key: "",
+    logins: &[],
+    endpoints: &[],
+};
+
+/// How long an agent that tells a session's history may be silent before it is taken to be done.
+const QUIET: Duration = Duration::from_secs(2);
+
+const GEMINI: &str = r#"
+kind = "acp"
+program = "gemini"
+args = ["--acp"]
+key_as = "GEMINI_API_KEY"
+logins = [".gemini/oauth_creds.json", ".gemini/google_accounts.json"]
+endpoints = [
+    "https://generativelanguage.googleapis.com",
+    "https://cloudcode-pa.googleapis.com",
+    "https://oauth2.googleapis.com",
+]
+[env]
+GEMINI_CLI_TRUST_WORKSPACE = "true"
+GEMINI_CLI_NO_RELAUNCH = "true"
+[files]
+".gemini/settings.json" = '''{"privacy":{"usageStatisticsEnabled":false},"telemetry":{"enabled":false},"general":{"enableAutoUpdate":false}}'''
+"#;
+
+const OPENCODE: &str = r#"
+kind = "acp"
+program = "opencode"
+args = ["acp"]
+logins = [".local/share/opencode/auth.json", ".config/opencode/opencode.json"]
+# It has a server of its own on this address, which no proxy leads to.
+[env]
+NO_PROXY = "127.0.0.1"
+no_proxy = "127.0.0.1"
+OPENCODE_DISABLE_AUTOUPDATE = "1"
+OPENCODE_DISABLE_LSP_DOWNLOAD = "1"
+"#;
+
+const GOOSE: &str = r#"
+kind = "acp"
+program = "goose"
+args = ["acp"]
+logins = [".config/goose/config.yaml", ".config/goose/secrets.yaml"]
+"#;
+
+/// Agents that are known are there without being configured.
+pub const KIND: Kind = Kind {
+    name: ABOUT.kind,
+    read: |section| {
+        let (config, Keys { auth }): (Config, Keys) = read(section, &ABOUT)?;
+        if config.base_url.is_some() {
+            let problem = "give the agent's own variable for it with env, and the address with \
+                           endpoints";
+            return Err(Problem::new("base_url", problem));
+        }
+        if !config.names_program() {
+            return Err(Problem::new("program", "name the agent's program"));
+        }
+        let config = Arc::new(config);
+        Ok(Box::new(move |settings| {
+            make(Box::new(Acp { auth: auth.clone() }), config.clone(), settings)
+        }))
+    },
+    presets: &[("gemini", GEMINI), ("opencode", OPENCODE), ("goose", GOOSE)],
+};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Keys {
+    /// How it is authenticated, by its name for that.
+    auth: Option<String>,
+}
+
+struct Acp {
+    auth: Option<String>,
+}
+
+/// What is kept of a session.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Kept {
+    session_id: String,
+    #[serde(default)]
+    totals: Totals,
+    /// Whether it was told what it is to be.
+    #[serde(default)]
+    told: bool,
+}
+
+impl Cli for Acp {
+    fn about(&self) -> &'static About {
+        &ABOUT
+    }
+
+    fn command(&self, config: &Config, _: &Start<'_>) -> Command {
+        Command { args: config.args.clone(), ..Command::default() }
+    }
+
+    fn dialogue(&self, _: &Config, start: &Start<'_>) -> Box<dyn Dialogue> {
+        let kept: Kept = serde_json::from_value(start.kept.clone()).unwrap_or_default();
+        let env = start.at.bridge_env().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        Box::new(Talk {
+            client: Client::new(kept.totals),
+            auth: self.auth.clone(),
+            told: kept.told,
+            session: Some(kept.session_id).filter(|id| !id.is_empty()),
+            model: start.model.map(str::to_owned),
+            instructions: start.instructions.to_owned(),
+            cwd: start.at.workspace.clone(),
+            servers: vec![McpServer::Stdio {
+                name: "substrat".to_owned(),
+                command: start.at.bridge.clone(),
+                args: vec!["mcp".to_owned()],
+                env: env.into(),
+            }],
+            version: start.version,
+            begun: false,
+            is_open: false,
+            prompt: None,
+        })
+    }
+}
+
+/// A dialogue with an agent.
+struct Talk {
+    client: Client,
+    auth: Option<String>,
+    /// Whether it was told what it is to be.
+    told: bool,
+    /// The session that is to be gone on with.
+    session: Option<String>,
+    model: Option<String>,
+    instructions: String,
+    cwd: String,
+    servers: Vec<McpServer>,
+    version: &'static str,
+    /// Whether it was spoken to.
+    begun: bool,
+    /// Whether the session is open, and has the model that it is to have.
+    is_open: bool,
+    /// What waits for the session.
+    prompt: Option<String>,
+}
+
+impl Talk {
+    fn steps(&mut self, events: Vec<Event<Answer>>) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for event in events {
+            match event {
+                Event::Activity(activity) => steps.push(Event::Activity(activity)),
+                Event::Write(line) => steps.push(Event::Write(line)),
+                Event::Over(over) => {
+                    self.told |= matches!(over, TurnOver::Completed { .. });
+                    steps.push(Event::Over(over));
+                }
+                Event::Answer(answer) => match self.answered(answer) {
+                    Ok(line) => steps.extend(line.map(Event::Write)),
+                    Err(failed) => steps.push(Event::Over(TurnOver::Failed(failed))),
+                },
+            }
+        }
+        steps.extend(self.prompted());
+        steps
+    }
+
+    fn answered(&mut self, answer: Answer) -> Result<Option<String>, Failed> {
+        match answer {
+            Answer::Ready(ready) => {
+                ready?;
+                match self.auth.clone() {
+                    Some(method) => Ok(Some(self.client.authenticate(&method))),
+                    None => self.open().map(Some),
+                }
+            }
+            Answer::Authenticated(done) => {
+                done?;
+                self.open().map(Some)
+            }
+            Answer::Opened(opened) => {
+                let opened = opened?;
+                let Some(model) = self.model.clone() else {
+                    self.is_open = true;
+                    return Ok(None);
+                };
+                self.choose(&opened, &model).map(Some)
+            }
+            Answer::Done("session/set_config_option" | "session/set_model", done) => {
+                done?;
+                self.is_open = true;
+                Ok(None)
+            }
+            Answer::Done(..) => Ok(None),
+        }
+    }
+
+    fn open(&mut self) -> Result<String, Failed> {
+        let (can_load, can_resume) = (self.client.agent().can_load, self.client.agent().can_resume);
+        let open = match &self.session {
+            None => Open::New,
+            Some(id) if can_resume => Open::Resume(id),
+            Some(id) if can_load => Open::Load(id),
+            Some(_) => {
+                let gone = "it cannot go on with a session of before";
+                return Err(Failed::new(FailureKind::Gone, gone));
+            }
+        };
+        Ok(self.client.open(open, &self.cwd, &self.servers))
+    }
+
+    /// Has the session use a model, by what the agent says it can be told.
+    fn choose(&mut self, opened: &Value, model: &str) -> Result<String, Failed> {
+        let options = opened["configOptions"].as_array().into_iter().flatten();
+        let mut options = options.filter(|option| text(option, "category") == "model");
+        let line = match options.next() {
+            Some(option) => self.client.set_option(text(option, "id"), model),
+            None if opened["models"].is_object() => self.client.set_model(model),
+            None => None,
+        };
+        line.ok_or_else(|| {
+            let problem = "it offers no choice of models; name the model in args or env";
+            Failed::new(FailureKind::InvalidRequest, problem)
+        })
+    }
+
+    /// The prompt, once it can be taken.
+    fn prompted(&mut self) -> Option<Step> {
+        if !self.is_open || !self.client.is_settled() {
+            return None;
+        }
+        let prompt = self.prompt.take()?;
+        self.client.prompt(&prompt).map(Event::Write)
+    }
+}
+
+impl Dialogue for Talk {
+    fn start(&mut self, _: TurnId, prompt: &str) -> Vec<Step> {
+        self.prompt = Some(match !self.told && !self.instructions.is_empty() {
+            // The protocol has no other place for them.
+            true => format!("{}\n\n{prompt}", self.instructions),
+            false => prompt.to_owned(),
+        });
+        if std::mem::replace(&mut self.begun, true) {
+            return self.prompted().into_iter().collect();
+        }
+        vec![Event::Write(self.client.initialize(self.version))]
+    }
+
+    fn read(&mut self, line: &str) -> Vec<Step> {
+        let events = self.client.read(line);
+        self.steps(events)
+    }
+
+    fn end(&mut self) -> Vec<Step> {
+        let events = self.client.end();
+        self.steps(events)
+    }
+
+    fn interrupt(&mut self) -> Option<String> {
+        self.prompt = None;
+        self.client.cancel()
+    }
+
+    fn answer(&mut self, request: &RequestId, decision: &Decision) -> Option<String> {
+        self.client.answer(request, decision)
+    }
+
+    fn kept(&self) -> Value {
+        let Some(session) = self.client.session() else { return Value::Null };
+        let (session_id, totals) = (session.to_owned(), self.client.totals());
+        let kept = Kept { session_id, totals, told: self.told };
+        serde_json::to_value(kept).unwrap_or_default()
+    }
+
+    fn is_ready(&self) -> bool {
+        self.is_open
+    }
+
+    fn quiet(&self) -> Option<Duration> {
+        (self.is_open && self.prompt.is_some()).then_some(QUIET)
+    }
+
+    fn was_quiet(&mut self) -> Vec<Step> {
+        self.client.settle();
+        let told = Event::Activity(Activity::Alive);
+        self.prompted().into_iter().chain([told]).collect()
+    }
+}

@@ -1,0 +1,260 @@
+//! How Claude Code is started, and what is said to it.
+//!
+//! Its session has the id of ours, so that one of which a turn was cut off is found again: whether
+//! there is one says the file in which it keeps it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::protocol::{Answer, MessageState, Stream};
+use super::requests::{self, Control};
+use crate::model::{SessionId, TurnId};
+use crate::provider::activity::{Activity, Decision, Event, RequestId, TurnOver};
+use crate::provider::cli::{
+    About, Cli, Command, Config, Dialogue, MAX_ARGUMENT, Start, Step, make, read,
+};
+use crate::provider::meter::Totals;
+use crate::provider::registry::Kind;
+
+static ABOUT: About = About {
+    kind: "claude-code",
+    description: "Claude Code, Anthropic's agent for the command line",
+    programs: &["claude"],
+    install: "npm install -g @anthropic-ai/claude-code, or see https://code.claude.com",
+    key: "ANTHROPIC_API_KEY",
+    logins: &[".claude/.credentials.json"],
+    endpoints: &["https://api.anthropic.com", "https://console.anthropic.com"],
+};
+
+/// Its tools, but for those that a model would take for Substrat's.
+const TOOLS: &[&str] = &[
+    "Bash",
+    "BashOutput",
+    "KillShell",
+    "Read",
+    "Edit",
+    "Write",
+    "Glob",
+    "Grep",
+    "NotebookEdit",
+    "WebFetch",
+    "WebSearch",
+    "TodoWrite",
+];
+
+/// Claude Code is there without being configured, and once.
+pub const KIND: Kind = Kind {
+    name: ABOUT.kind,
+    read: |section| {
+        let (config, keys): (Config, Keys) = read(section, &ABOUT)?;
+        let (config, tools) = (Arc::new(config), keys.tools);
+        Ok(Box::new(move |settings| {
+            make(Box::new(ClaudeCode { tools: tools.clone() }), config.clone(), settings)
+        }))
+    },
+    presets: &[(ABOUT.kind, "")],
+};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Keys {
+    tools: Option<Vec<String>>,
+}
+
+struct ClaudeCode {
+    /// Names of the tools that it is to have.
+    tools: Option<Vec<String>>,
+}
+
+/// What is kept of a session.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Kept {
+    session_id: String,
+    #[serde(default)]
+    totals: Totals,
+}
+
+impl Kept {
+    fn of(value: &Value) -> Self {
+        serde_json::from_value(value.clone()).unwrap_or_default()
+    }
+}
+
+impl Cli for ClaudeCode {
+    fn max_instructions(&self) -> usize {
+        MAX_ARGUMENT
+    }
+
+    fn about(&self) -> &'static About {
+        &ABOUT
+    }
+
+    fn command(&self, config: &Config, start: &Start<'_>) -> Command {
+        let (mut command, id) = (Command::default(), session_id(start));
+        let servers = json!({"mcpServers": {"substrat": {
+            "type": "stdio",
+            "command": start.at.bridge,
+            "args": ["mcp"],
+            "env": start.at.bridge_env().into_iter().collect::<std::collections::BTreeMap<_, _>>(),
+            "alwaysLoad": true,
+        }}})
+        .to_string();
+        let tools = match &self.tools {
+            Some(tools) => tools.join(","),
+            None => TOOLS.join(","),
+        };
+        let resumes = !start.kept.is_null() || has_session(start.home, &id);
+        let mut add = |words: &[&str]| {
+            command.args.extend(words.iter().map(|word| (*word).to_owned()));
+        };
+        add(&["-p", "--output-format", "stream-json", "--verbose"]);
+        add(&["--input-format", "stream-json", "--include-partial-messages"]);
+        add(&[if resumes { "--resume" } else { "--session-id" }, &id]);
+        add(&["--mcp-config", &servers, "--strict-mcp-config", "--setting-sources="]);
+        add(&["--tools", &tools, "--allowedTools", "mcp__substrat"]);
+        add(&["--permission-mode", "default", "--permission-prompt-tool", "stdio"]);
+        if !start.instructions.is_empty() {
+            add(&["--append-system-prompt", start.instructions]);
+        }
+        if let Some(model) = start.model {
+            add(&["--model", model]);
+        }
+        command.args.extend(config.args.iter().cloned());
+        if let Some(url) = &config.base_url {
+            command.set("ANTHROPIC_BASE_URL", url);
+        }
+        for name in [
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+            "DISABLE_TELEMETRY",
+            "DISABLE_ERROR_REPORTING",
+            "DISABLE_AUTOUPDATER",
+        ] {
+            command.set(name, "1");
+        }
+        // What fails is tried again from here, with an eye on the turn.
+        command.set("CLAUDE_CODE_MAX_RETRIES", "1");
+        command.set("ENABLE_TOOL_SEARCH", "false");
+        command
+    }
+
+    fn dialogue(&self, _: &Config, start: &Start<'_>) -> Box<dyn Dialogue> {
+        let kept = Kept::of(start.kept);
+        Box::new(Talk {
+            session: session_id(start),
+            stream: Stream::new(kept.totals),
+            message: String::new(),
+            asked: 0,
+            tracked: false,
+            started: false,
+        })
+    }
+}
+
+/// The id of its session: that of before, or ours. One that was begun anew has another, since
+/// what is left of the old one may be in its way.
+fn session_id(start: &Start<'_>) -> String {
+    match Kept::of(start.kept).session_id {
+        id if !id.is_empty() => id,
+        _ => uuid(start.session, start.anew),
+    }
+}
+
+/// An id as Claude Code wants it.
+fn uuid(session: SessionId, anew: u32) -> String {
+    let hex = session.to_string();
+    let part = |from, to| hex.get(from..to).unwrap_or_default();
+    let first = u32::from_str_radix(part(0, 8), 16).unwrap_or_default().wrapping_add(anew);
+    let rest = [part(8, 12), part(12, 16), part(16, 20), part(20, 32)].join("-");
+    format!("{first:08x}-{rest}")
+}
+
+/// Whether there is a session of this id in a home.
+fn has_session(home: &Path, id: &str) -> bool {
+    let name = format!("{id}.jsonl");
+    let projects = home.join(".claude/projects").read_dir().into_iter().flatten().flatten();
+    projects.take(1000).any(|project| project.path().join(&name).is_file())
+}
+
+/// A dialogue with a process.
+struct Talk {
+    session: String,
+    stream: Stream,
+    /// The message of the running turn.
+    message: String,
+    /// How many requests were made.
+    asked: u64,
+    /// Whether the process tells where messages are.
+    tracked: bool,
+    /// Whether the message was taken.
+    started: bool,
+}
+
+impl Talk {
+    fn steps(&mut self, events: Vec<Event<Answer>>) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for event in events {
+            steps.push(match event {
+                Event::Activity(activity) => Event::Activity(activity),
+                Event::Write(line) => Event::Write(line),
+                // Of a turn before, of which it says more than once that it is over.
+                Event::Over(TurnOver::Completed { .. } | TurnOver::Cancelled)
+                    if self.tracked && !self.started =>
+                {
+                    Event::Activity(Activity::Alive)
+                }
+                Event::Over(over) => Event::Over(over),
+                Event::Answer(Answer::Message { uuid, state }) => {
+                    self.tracked = true;
+                    self.started |= uuid == self.message && state != MessageState::Queued;
+                    Event::Activity(Activity::Alive)
+                }
+                Event::Answer(Answer::Control { .. }) => Event::Activity(Activity::Alive),
+            });
+        }
+        steps
+    }
+}
+
+impl Dialogue for Talk {
+    fn start(&mut self, turn: TurnId, prompt: &str) -> Vec<Step> {
+        self.asked += 1;
+        // Attempts at a turn are messages of their own.
+        let turn: String =
+            turn.to_string().bytes().filter(u8::is_ascii_hexdigit).map(char::from).collect();
+        self.message =
+            format!("00000000-0000-4000-{:04x}-{turn:0>12.12}", 0x8000 | (self.asked & 0x0fff));
+        self.started = false;
+        vec![Event::Write(requests::user(&self.message, prompt))]
+    }
+
+    fn read(&mut self, line: &str) -> Vec<Step> {
+        let events = self.stream.read(line);
+        self.steps(events)
+    }
+
+    fn end(&mut self) -> Vec<Step> {
+        let events = self.stream.end();
+        self.steps(events)
+    }
+
+    fn interrupt(&mut self) -> Option<String> {
+        self.asked += 1;
+        Some(requests::control(&format!("substrat-{}", self.asked), Control::Interrupt))
+    }
+
+    fn answer(&mut self, request: &RequestId, decision: &Decision) -> Option<String> {
+        self.stream.answer(request, decision)
+    }
+
+    fn kept(&self) -> Value {
+        // Until it has said something, there is nothing that could be resumed.
+        if self.stream.session().is_none() {
+            return Value::Null;
+        }
+        let kept = Kept { session_id: self.session.clone(), totals: self.stream.totals() };
+        serde_json::to_value(kept).unwrap_or_default()
+    }
+}

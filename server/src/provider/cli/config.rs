@@ -1,0 +1,196 @@
+//! The keys of command-line agents.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use toml::Table;
+
+use super::About;
+use crate::launcher::egress::Endpoint;
+use crate::provider::Failure;
+use crate::provider::registry::{Problem, Section};
+use crate::provider::secret::{KeyKeys, KeySource, Secret};
+
+/// Keys that every kind has.
+const KEYS: &[&str] = &[
+    "program",
+    "args",
+    "model",
+    "base_url",
+    "key_env",
+    "key_file",
+    "key_command",
+    "key_as",
+    "login",
+    "logins",
+    "files",
+    "env",
+    "binds",
+    "endpoints",
+];
+
+/// Keys that every kind has.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(in crate::provider) struct Keys {
+    program: Option<String>,
+    args: Vec<String>,
+    model: Option<String>,
+    base_url: Option<String>,
+    key_env: Option<String>,
+    key_file: Option<PathBuf>,
+    key_command: Option<Vec<String>>,
+    key_as: Option<String>,
+    login: Option<bool>,
+    logins: Option<Vec<String>>,
+    env: BTreeMap<String, String>,
+    files: BTreeMap<String, String>,
+    binds: Vec<PathBuf>,
+    endpoints: Option<Vec<String>>,
+}
+
+/// A command-line agent as it is configured.
+#[derive(Debug)]
+pub(in crate::provider) struct Config {
+    pub(super) name: Arc<str>,
+    /// Its program: a name, or an absolute path.
+    pub(super) program: Option<String>,
+    /// What stands after all other arguments.
+    pub(in crate::provider) args: Vec<String>,
+    /// The model of an agent that names none.
+    pub(in crate::provider) model: Option<String>,
+    /// Where its model is asked, if not where it asks by itself.
+    pub(in crate::provider) base_url: Option<String>,
+    key: Option<KeySource>,
+    /// The variable in which it takes the key; empty if there is none.
+    pub(in crate::provider) key_as: String,
+    /// Whether the user's own login is shown.
+    login: Option<bool>,
+    /// The files of that, by their paths from a home.
+    pub(super) logins: Vec<String>,
+    /// Files that are written into its home.
+    pub(super) files: BTreeMap<String, String>,
+    pub(super) env: BTreeMap<String, String>,
+    pub(super) binds: Vec<PathBuf>,
+    pub(super) endpoints: Vec<Endpoint>,
+}
+
+/// Reads a section: what every kind has, and the keys of this one.
+pub(in crate::provider) fn read<T: DeserializeOwned>(
+    section: &Section,
+    about: &'static About,
+) -> Result<(Config, T), Problem> {
+    let (common, own): (Table, Table) =
+        section.table.clone().into_iter().partition(|(key, _)| KEYS.contains(&&**key));
+    let part = |table| Section { table, name: section.name.clone(), ..section.clone() };
+    let keys: Keys = part(common).read()?;
+    let own: T = part(own).read()?;
+    Ok((config(section, keys, about)?, own))
+}
+
+fn config(section: &Section, keys: Keys, about: &'static About) -> Result<Config, Problem> {
+    let given =
+        KeyKeys { key_env: keys.key_env, key_file: keys.key_file, key_command: keys.key_command };
+    let key = match &given {
+        KeyKeys { key_env: None, key_file: None, key_command: None } => None,
+        given => {
+            let source = given.source(KeySource::None);
+            Some(source.map_err(|problem| Problem::new("key_env", problem))?)
+        }
+    };
+    let key_as = keys.key_as.unwrap_or_else(|| about.key.to_owned());
+    if key.as_ref().is_some_and(|key| *key != KeySource::None) && key_as.is_empty() {
+        let problem = "say with key_as which variable it takes the key in";
+        return Err(Problem::new("key_as", problem));
+    }
+    let of_home = keys.files.keys().chain(keys.logins.iter().flatten());
+    let strays = |path: &&String| {
+        path.is_empty() || path.split('/').any(|part| matches!(part, "" | "." | ".."))
+    };
+    if let Some(path) = { of_home }.find(strays) {
+        return Err(Problem::new("files", format!("{path:?} is no path below a home")));
+    }
+    if let Some(path) = keys.binds.iter().find(|path| !path.is_absolute()) {
+        return Err(Problem::new("binds", format!("{} is no absolute path", path.display())));
+    }
+    if keys.program.as_deref() == Some("") {
+        return Err(Problem::new("program", "it names no program"));
+    }
+    let base = keys.base_url.as_deref();
+    if let Some(base) = base {
+        let url = reqwest::Url::parse(base);
+        if !url.is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host()) {
+            return Err(Problem::new("base_url", "an address like https://host/path fits"));
+        }
+    }
+    // Where its model is asked elsewhere, it need reach no other place.
+    let usual: Vec<String> = match base {
+        Some(base) => vec![origin(base)],
+        None => about.endpoints.iter().map(|text| (*text).to_owned()).collect(),
+    };
+    let endpoints = keys.endpoints.unwrap_or_default().into_iter().chain(usual);
+    let endpoints = endpoints.map(|text| text.parse::<Endpoint>());
+    let endpoints = endpoints
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|problem| Problem::new("endpoints", problem.to_string()))?;
+    Ok(Config {
+        name: section.name.clone(),
+        program: keys.program,
+        args: keys.args,
+        model: keys.model,
+        base_url: keys.base_url,
+        key,
+        key_as,
+        login: keys.login,
+        logins: keys
+            .logins
+            .unwrap_or_else(|| about.logins.iter().map(|path| (*path).to_owned()).collect()),
+        files: keys.files,
+        env: keys.env,
+        binds: keys.binds,
+        endpoints,
+    })
+}
+
+/// Scheme, host and port of an address.
+fn origin(url: &str) -> String {
+    let path = url.find("://").and_then(|at| url[at + 3..].find('/').map(|end| at + 3 + end));
+    url[..path.unwrap_or(url.len())].to_owned()
+}
+
+impl Config {
+    /// Where its key comes from: as configured, or else the usual variable of the daemon if it has
+    /// that.
+    pub(super) fn key_source(&self) -> KeySource {
+        let usual = || {
+            let name = Some(&self.key_as).filter(|name| {
+                !name.is_empty() && std::env::var_os(name).is_some_and(|key| !key.is_empty())
+            });
+            name.map_or(KeySource::None, |name| KeySource::Env(name.clone()))
+        };
+        self.key.clone().unwrap_or_else(usual)
+    }
+
+    /// Whether the user's own login is shown: by default where there is no key.
+    pub(super) fn shows_login(&self) -> bool {
+        self.login.unwrap_or_else(|| !self.has_key())
+    }
+
+    /// Whether it is given a key.
+    pub(in crate::provider) fn has_key(&self) -> bool {
+        self.key_source() != KeySource::None
+    }
+
+    /// Whether its program is named.
+    pub(in crate::provider) fn names_program(&self) -> bool {
+        self.program.is_some()
+    }
+
+    /// Its key.
+    pub(super) async fn secret(&self) -> Result<Option<Secret>, Failure> {
+        self.key_source().resolve().await
+    }
+}

@@ -1,0 +1,167 @@
+//! Where the program of a CLI lies on the host, and what of it a sandbox is to show.
+
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use super::About;
+
+/// Folders of the user's home in which installers put programs beside those of the `PATH`.
+const USUAL: &[&str] =
+    &[".local/bin", ".claude/local", ".npm-global/bin", ".bun/bin", ".opencode/bin", "bin"];
+/// Bytes of a script's first line that are looked at.
+const HEAD: u64 = 256;
+
+/// A program that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Installed {
+    /// Its file, without symbolic links on the way.
+    pub(super) program: PathBuf,
+    /// What runs it, if it is a script that names that by `env`.
+    pub(super) interpreter: Option<PathBuf>,
+    /// What a sandbox has to show beside the system.
+    pub(super) binds: Vec<PathBuf>,
+}
+
+impl Installed {
+    /// The command: what runs it, if anything, and the program.
+    pub(super) fn argv(&self) -> Vec<String> {
+        let words = self.interpreter.iter().chain([&self.program]);
+        words.map(|word| word.to_string_lossy().into_owned()).collect()
+    }
+}
+
+/// Finds a program: by its path, or by its name on the daemon's `PATH` and in the usual folders.
+///
+/// # Errors
+///
+/// Why there is none, and what to do.
+pub(super) fn find(
+    about: &About,
+    configured: Option<&str>,
+    shown: impl Fn(&Path) -> bool,
+) -> Result<Installed, String> {
+    let found = match configured {
+        Some(path) if path.contains('/') => {
+            let path = PathBuf::from(path);
+            let problem = format!("{} is no program", path.display());
+            executable(&path).ok_or(problem)?
+        }
+        Some(name) => {
+            look(&[name]).ok_or_else(|| format!("there is no program {name}: {}", about.install))?
+        }
+        None => look(about.programs).ok_or_else(|| {
+            format!("{} is not installed: {}", about.programs.join(" or "), about.install)
+        })?,
+    };
+    let head = head(&found);
+    let interpreter = head.as_deref().and_then(interpreter).map(|name| {
+        look(&[name]).ok_or_else(|| format!("{} needs {name}: install it", found.display()))
+    });
+    let interpreter = interpreter.transpose()?;
+    let parts = [Some(belongings(&found, head.is_some())), interpreter.clone()];
+    let binds = parts.into_iter().flatten().filter(|path| !shown(path)).collect();
+    Ok(Installed { program: found, interpreter, binds })
+}
+
+fn look(names: &[&str]) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let home = std::env::home_dir().unwrap_or_default();
+    let folders: Vec<PathBuf> =
+        std::env::split_paths(&path).chain(USUAL.iter().map(|folder| home.join(folder))).collect();
+    let places = names.iter().flat_map(|name| folders.iter().map(move |at| at.join(name)));
+    places.filter(|place| place.is_absolute()).find_map(|place| executable(&place))
+}
+
+/// The file of a program, if it is one.
+fn executable(path: &Path) -> Option<PathBuf> {
+    let real = path.canonicalize().ok()?;
+    let found = real.metadata().ok()?;
+    (found.is_file() && found.permissions().mode() & 0o111 != 0).then_some(real)
+}
+
+/// The first line of a script; none for anything else.
+fn head(program: &Path) -> Option<String> {
+    #[expect(clippy::disallowed_methods, reason = "a program of the host, which only is read")]
+    let file = std::fs::File::open(program).ok()?;
+    let mut head = Vec::new();
+    file.take(HEAD).read_to_end(&mut head).ok()?;
+    let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    Some(String::from_utf8_lossy(line).trim().to_owned())
+}
+
+/// What runs a script that leaves it to `env` to find that: `/usr/bin/env -S node --flag`.
+fn interpreter(head: &str) -> Option<&str> {
+    let mut words = head.split_whitespace();
+    let program = words.next()?;
+    let name = words.find(|word| !word.starts_with('-'))?;
+    (program.ends_with("/env") && name != "sh" && name != "bash").then_some(name)
+}
+
+/// The file or folder with what belongs to a program: of a script in a tree of packages, the tree;
+/// of another one, its folder; of a program, its package or else nothing but itself.
+fn belongings(program: &Path, is_script: bool) -> PathBuf {
+    let trees = program.ancestors().filter(|above| above.ends_with("node_modules"));
+    if let Some(tree) = trees.last() {
+        if is_script {
+            return tree.to_owned();
+        }
+        let package = program.ancestors().find(|above| above.join("package.json").is_file());
+        return package.unwrap_or(program).to_owned();
+    }
+    match program.parent() {
+        Some(folder) if is_script => folder.to_owned(),
+        _ => program.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_of_a_script_names_what_runs_it() {
+        assert_eq!(interpreter("/usr/bin/env node"), Some("node"));
+        assert_eq!(interpreter("/usr/bin/env -S node --no-warnings=DEP0040"), Some("node"));
+        assert_eq!(interpreter("/usr/bin/env bash"), None);
+        assert_eq!(interpreter("/bin/sh"), None);
+        assert_eq!(interpreter(""), None);
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "makes programs to be found")]
+    fn a_program_is_found_with_what_belongs_to_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let make = |path: &str, text: &str| {
+            let path = root.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+            path.to_str().unwrap().to_owned()
+        };
+        let about = About {
+            kind: "x",
+            description: "",
+            programs: &["substrat-no-such-program"],
+            install: "get it",
+            key: "",
+            logins: &[],
+            endpoints: &[],
+        };
+        let find_at = |path: &str| find(&about, Some(path), |_| false).unwrap();
+        let elf = make("node_modules/@a/b-linux/bin/b", "\u{7f}ELF");
+        make("node_modules/@a/b-linux/package.json", "{}");
+        assert_eq!(find_at(&elf).binds, [root.join("node_modules/@a/b-linux")]);
+        let lone = make("versions/2.1/claude", "\u{7f}ELF");
+        assert_eq!(find_at(&lone).binds, [root.join("versions/2.1/claude")]);
+        let script = make("agent/run", "#!/bin/sh\n");
+        let found = find_at(&script);
+        assert_eq!((found.binds, found.interpreter), (vec![root.join("agent")], None));
+        let missing = find(&about, None, |_| false).unwrap_err();
+        assert!(missing.contains("is not installed: get it"), "{missing}");
+        assert!(find(&about, Some("/nowhere/x"), |_| false).is_err());
+        std::fs::set_permissions(&elf, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(find(&about, Some(&elf), |_| false).is_err());
+    }
+}

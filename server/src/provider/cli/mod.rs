@@ -1,0 +1,172 @@
+//! Command-line agents of other makers.
+//!
+//! ```text
+//!  turn ─► Session ─► Running ─── stdin ──► CLI ─── substratctl mcp ──► tool socket
+//!             │          ▲                   │
+//!         Dialogue ◄─────┴────── stdout ─────┘
+//! ```
+//!
+//! A [`Cli`] says how one is found, started and configured, and a [`Dialogue`] what is said to its
+//! process; neither speaks to a process or writes anything itself. `Session` keeps one process for a live session, in
+//! the sandbox of its agent's workspace, with a home of its own that is kept as long as the
+//! session. `turn` runs one turn on it. Whatever the process does, it is the turn that fails.
+
+mod config;
+mod home;
+mod install;
+mod provider;
+mod session;
+mod turn;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+
+pub(super) use self::config::{Config, read};
+pub(crate) use self::home::{remove, sweep};
+pub(super) use self::provider::make;
+use super::activity::{Decision, Event, RequestId};
+use crate::model::{SessionId, TurnId};
+
+/// What is the same for every process of a CLI.
+#[derive(Debug)]
+pub(super) struct About {
+    /// The kind of provider.
+    pub(super) kind: &'static str,
+    /// What it is, in a sentence.
+    pub(super) description: &'static str,
+    /// Names of its program, the first that is there counts.
+    pub(super) programs: &'static [&'static str],
+    /// How it is installed, for who has not.
+    pub(super) install: &'static str,
+    /// The variable in which it takes a key; empty if there is none.
+    pub(super) key: &'static str,
+    /// Files of the user's home with which it is logged in, by their paths from there. They are
+    /// shown where no key is configured.
+    pub(super) logins: &'static [&'static str],
+    /// What it must reach, as the proxy's list has it.
+    pub(super) endpoints: &'static [&'static str],
+}
+
+/// Where things lie, as a process sees them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Places {
+    /// Its home.
+    pub(super) home: String,
+    /// Where it works.
+    pub(super) workspace: String,
+    /// `substratctl`, which is the agent's MCP server when it is called with `mcp`.
+    pub(super) bridge: String,
+    /// The agent's tool socket, which the bridge is to be told of.
+    pub(super) socket: String,
+}
+
+impl Places {
+    /// The variables that the bridge needs.
+    pub(super) fn bridge_env(&self) -> [(&'static str, &str); 1] {
+        [("SUBSTRAT_TOOL_SOCKET", &self.socket)]
+    }
+}
+
+/// What a process is started for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Start<'a> {
+    /// The session.
+    pub(super) session: SessionId,
+    /// Model; none for the CLI's default.
+    pub(super) model: Option<&'a str>,
+    /// What the agent is told to be.
+    pub(super) instructions: &'a str,
+    /// The prompt, for a process that runs one turn.
+    pub(super) prompt: &'a str,
+    /// What a dialogue before kept.
+    pub(super) kept: &'a Value,
+    /// How often the session was begun anew, since the CLI did not know it.
+    pub(super) anew: u32,
+    /// Where its home lies on the host.
+    pub(super) home: &'a Path,
+    /// Where things lie.
+    pub(super) at: &'a Places,
+    /// Whether the daemon's sandbox is around it.
+    pub(super) sandboxed: bool,
+    /// Version of this daemon.
+    pub(super) version: &'static str,
+}
+
+/// How a process is started.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Command {
+    /// What stands before the program.
+    pub(super) before: Vec<String>,
+    /// What stands after it.
+    pub(super) args: Vec<String>,
+    /// Variables.
+    pub(super) env: BTreeMap<String, String>,
+    /// Files of its home that are written before, by their paths from there.
+    pub(super) files: Vec<(String, String)>,
+}
+
+impl Command {
+    /// Sets a variable.
+    pub(super) fn set(&mut self, name: &str, value: impl Into<String>) {
+        self.env.insert(name.to_owned(), value.into());
+    }
+}
+
+/// A command-line agent.
+pub(super) trait Cli: Send + Sync + 'static {
+    /// What is the same for all its processes.
+    fn about(&self) -> &'static About;
+    /// Whether a process runs one turn, of which the prompt is all that it reads.
+    fn is_single(&self) -> bool {
+        false
+    }
+    /// Whether it shows that it lives while its model works.
+    fn has_pulse(&self) -> bool {
+        true
+    }
+    /// Bytes of the longest instructions that it can be given.
+    fn max_instructions(&self) -> usize {
+        usize::MAX
+    }
+    /// How a process is started.
+    fn command(&self, config: &Config, start: &Start<'_>) -> Command;
+    /// What is said to it.
+    fn dialogue(&self, config: &Config, start: &Start<'_>) -> Box<dyn Dialogue>;
+}
+
+/// Something that happens in a dialogue. Nothing is answered outside of turns.
+pub(super) type Step = Event<std::convert::Infallible>;
+
+/// Bytes of the longest text that fits into an argument, with room to spare.
+pub(super) const MAX_ARGUMENT: usize = 96 << 10;
+
+/// What is said to a process and what it says, without I/O.
+pub(super) trait Dialogue: Send + Sync {
+    /// Begins a turn, as soon as the process can take one.
+    fn start(&mut self, turn: TurnId, prompt: &str) -> Vec<Step>;
+    /// What a line says.
+    fn read(&mut self, line: &str) -> Vec<Step>;
+    /// The output ended while a turn ran.
+    fn end(&mut self) -> Vec<Step>;
+    /// What ends the running turn, if there are words for that.
+    fn interrupt(&mut self) -> Option<String>;
+    /// The line that answers a question. None if it is not open.
+    fn answer(&mut self, request: &RequestId, decision: &Decision) -> Option<String>;
+    /// What a dialogue of the same session is to know later. Null if there is nothing.
+    fn kept(&self) -> Value;
+    /// Whether the process can take a turn. One that failed before is of no use.
+    fn is_ready(&self) -> bool {
+        true
+    }
+    /// After how much silence it wants to be told of that.
+    fn quiet(&self) -> Option<Duration> {
+        None
+    }
+    /// It was silent for so long.
+    fn was_quiet(&mut self) -> Vec<Step> {
+        Vec::new()
+    }
+}

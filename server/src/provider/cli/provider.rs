@@ -1,0 +1,192 @@
+//! The provider of a command-line agent.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::io::AsyncReadExt;
+
+use super::install::{self, Installed};
+use super::session::Session;
+use super::{About, Cli, Config};
+use crate::launcher::{Bind, Ends, Exit, Launch, Launcher};
+use crate::model::{Access, FailureClass};
+use crate::provider::registry::Settings;
+use crate::provider::{Capabilities, Failure, Health, Info, Instance, Objection, Provider, Spec};
+
+/// Longest time that a tool call may block: some CLIs give one up after 60 s.
+const CALL_LIMIT: Duration = Duration::from_secs(45);
+/// How long a CLI may take to say its version.
+const VERSION: Duration = Duration::from_secs(20);
+/// Most bytes that it may take for that.
+const MAX_VERSION: u64 = 4 << 10;
+
+/// What a provider and its sessions share.
+pub(super) struct Inner {
+    pub(super) cli: Box<dyn Cli>,
+    pub(super) config: Arc<Config>,
+    pub(super) launcher: Launcher,
+    /// Where homes of sessions lie.
+    pub(super) folder: PathBuf,
+    pub(super) bridge: PathBuf,
+    /// The version of a program, which was as old then.
+    version: Mutex<Option<(PathBuf, SystemTime, String)>>,
+}
+
+/// Makes the provider of a CLI.
+pub(in crate::provider) fn make(
+    cli: Box<dyn Cli>,
+    config: Arc<Config>,
+    settings: &Settings,
+) -> Arc<dyn Provider> {
+    let (launcher, folder) = (settings.launcher.clone(), settings.folder.clone());
+    let (bridge, version) = (settings.bridge.clone(), Mutex::default());
+    let inner = Inner { cli, config, launcher, folder, bridge, version };
+    Arc::new(CommandLine(Arc::new(inner)))
+}
+
+impl Inner {
+    /// Finds its program.
+    pub(super) fn find(&self) -> Result<Installed, Failure> {
+        let shown = |path: &std::path::Path| self.launcher.shows(path);
+        install::find(self.cli.about(), self.config.program.as_deref(), shown)
+            .map_err(|problem| Failure::new(FailureClass::Permanent, problem))
+    }
+
+    /// The files of the user's login that are there: by their paths from a home, and where they
+    /// lie.
+    pub(super) fn logins(&self) -> Vec<(&str, PathBuf)> {
+        let Some(home) = std::env::home_dir() else { return Vec::new() };
+        let logins = self.config.logins.iter();
+        let real = |path| Some((String::as_str(path), home.join(path).canonicalize().ok()?));
+        logins.filter_map(real).filter(|(_, path)| path.is_file()).collect()
+    }
+
+    /// What the program says its version is.
+    async fn version(&self, installed: &Installed) -> Result<String, String> {
+        let changed = installed.program.metadata().and_then(|found| found.modified());
+        let changed = changed.map_err(|error| error.to_string())?;
+        let known = || self.version.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((program, then, version)) = &*known()
+            && *program == installed.program
+            && *then == changed
+        {
+            return Ok(version.clone());
+        }
+        let asked = tokio::time::timeout(VERSION, self.ask_version(installed)).await;
+        let late = || Err(format!("--version did not end within {} s", VERSION.as_secs()));
+        let version = asked.unwrap_or_else(|_| late())?;
+        *known() = Some((installed.program.clone(), changed, version.clone()));
+        Ok(version)
+    }
+
+    /// Asks in an empty sandbox, since some leave files in their home whatever they are asked.
+    async fn ask_version(&self, installed: &Installed) -> Result<String, String> {
+        let bind = |path: &PathBuf| Bind {
+            host: path.clone(),
+            at: path.to_string_lossy().into_owned(),
+            access: Access::ReadOnly,
+            follows_links: false,
+        };
+        let launch = Launch {
+            argv: installed.argv().into_iter().chain(["--version".to_owned()]).collect(),
+            binds: installed.binds.iter().chain(&self.config.binds).map(bind).collect(),
+            ..Launch::default()
+        };
+        let launched = self.launcher.start(launch).await;
+        let mut launched = launched.map_err(|error| error.to_string())?;
+        let Ends::Pipes { stdin, stdout, .. } = launched.ends else {
+            return Err("it has no pipes".to_owned());
+        };
+        drop(stdin);
+        let mut said = Vec::new();
+        let read = stdout.take(MAX_VERSION).read_to_end(&mut said).await;
+        read.map_err(|error| error.to_string())?;
+        match launched.process.wait().await {
+            Exit::Code(0) => {
+                let said = String::from_utf8_lossy(&said);
+                Ok(said.trim().lines().next().unwrap_or_default().to_owned())
+            }
+            other => Err(format!("--version came to {other}")),
+        }
+    }
+}
+
+/// The provider.
+struct CommandLine(Arc<Inner>);
+
+impl CommandLine {
+    fn about(&self) -> &'static About {
+        self.0.cli.about()
+    }
+}
+
+impl Provider for CommandLine {
+    fn info(&self) -> Info {
+        let about = self.about();
+        Info {
+            name: self.0.config.name.clone(),
+            kind: about.kind,
+            description: about.description.to_owned(),
+            capabilities: Capabilities {
+                keeps_history: true,
+                native_tools: true,
+                tool_socket: true,
+                processes: true,
+                pulse: self.0.cli.has_pulse(),
+            },
+            call_limit: Some(CALL_LIMIT),
+        }
+    }
+
+    fn examine(&self, _: bool) -> BoxFuture<'_, Health> {
+        async {
+            let config = &self.0.config;
+            let installed = match self.0.find() {
+                Ok(installed) => installed,
+                Err(no) => return Health { problem: Some(no.message), ..Health::default() },
+            };
+            let key = config.key_source();
+            let logins = if config.shows_login() { self.0.logins() } else { Vec::new() };
+            let mut facts = vec![("program".to_owned(), installed.program.display().to_string())];
+            facts.push(("key".to_owned(), key.to_string()));
+            let of_login = logins.iter();
+            facts.extend(of_login.map(|(_, at)| ("login".to_owned(), at.display().to_string())));
+            facts.extend(config.base_url.iter().map(|url| ("server".to_owned(), url.clone())));
+            facts.extend(config.model.iter().map(|model| ("model".to_owned(), model.clone())));
+            let (version, failed) = match self.0.version(&installed).await {
+                Ok(version) => (version, None),
+                Err(problem) => (String::new(), Some(problem)),
+            };
+            let no_bridge = (!self.0.bridge.is_file()).then(|| {
+                format!("{} is missing: install it beside the daemon", self.0.bridge.display())
+            });
+            let problem = failed.or(no_bridge).or_else(|| key.is_there().err());
+            Health { version, problem, facts }
+        }
+        .boxed()
+    }
+
+    fn check(&self, instructions: &str, model: Option<&str>) -> Result<(), Objection> {
+        let most = self.0.cli.max_instructions();
+        if instructions.len() > most {
+            let problem = format!(
+                "it can be given {most} bytes of instructions at most; put the rest into a file of its workspace"
+            );
+            return Err(Objection::Instructions(problem));
+        }
+        match model {
+            Some(model) if model.trim().is_empty() || model.starts_with('-') => {
+                Err(Objection::Model(format!("{model:?} is no name of a model")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn open(&self, spec: Spec) -> BoxFuture<'_, Result<Box<dyn Instance>, Failure>> {
+        let session = Session::new(self.0.clone(), spec);
+        async { Ok(Box::new(session) as Box<dyn Instance>) }.boxed()
+    }
+}

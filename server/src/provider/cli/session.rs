@@ -1,0 +1,315 @@
+//! A live session of a command-line agent: its process, its home, and what it is to remember.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use tokio::time::timeout;
+
+use super::install::Installed;
+use super::provider::Inner;
+use super::turn::{self, Came, Live};
+use super::{Places, Start, home};
+use crate::launcher::{Bind, HOME, Launch, TOOL_SOCKET, WORKSPACE};
+use crate::model::{Access, Blob, FailureClass, Saved};
+use crate::provider::activity::{Activity, TurnOver};
+use crate::provider::failure::FailureKind;
+use crate::provider::history::retell;
+use crate::provider::lines::Lines;
+use crate::provider::process::Running;
+use crate::provider::secret::Secrets;
+use crate::provider::{Ended, Failure, Instance, Prompt, Spec, TurnIo};
+
+/// Where `substratctl` is seen inside of a sandbox.
+const BRIDGE: &str = "/run/substrat/substratctl";
+/// How long a process that runs one turn has to end by itself after it.
+const LINGER: std::time::Duration = std::time::Duration::from_secs(2);
+/// What to do about a command that is not found.
+const NAMED: &str = "; substratctl provider check says where it was looked for";
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// A live session.
+pub(super) struct Session {
+    of: Arc<Inner>,
+    spec: Spec,
+    /// What its last dialogue kept. Null for a conversation that is to be begun.
+    kept: Value,
+    /// How often it was begun anew.
+    anew: u32,
+    /// Its process; none between one that ended and the next turn.
+    live: Option<Live>,
+}
+
+impl Session {
+    /// A session, whose process is started with its first turn.
+    pub(super) fn new(of: Arc<Inner>, spec: Spec) -> Self {
+        // What is no JSON was never left by one of these.
+        let kept =
+            spec.saved.as_ref().and_then(|blob| serde_json::from_slice(blob.as_slice()).ok());
+        Self { of, spec, kept: kept.unwrap_or_default(), anew: 0, live: None }
+    }
+
+    /// Ends the process if it cannot take this turn.
+    async fn look_after(&mut self, prompt: &Prompt) {
+        let Some(live) = &mut self.live else { return };
+        if live.running.end().is_none() {
+            if live.running.world == prompt.world {
+                return;
+            }
+            live.running.stop("what it sees has changed").await;
+        }
+        self.live = None;
+    }
+
+    fn home(&self) -> PathBuf {
+        home::path(&self.of.folder, self.spec.session, &self.of.config.name)
+    }
+
+    /// Where things lie for a process.
+    async fn places(&self, prompt: &Prompt, host: &Path) -> (Places, bool) {
+        let Inner { launcher, bridge, .. } = &*self.of;
+        if launcher.confines().await {
+            let [home, workspace, bridge, socket] =
+                [HOME, WORKSPACE, BRIDGE, TOOL_SOCKET].map(str::to_owned);
+            return (Places { home, workspace, bridge, socket }, true);
+        }
+        let socket = self.spec.tool_socket.as_deref().map(text).unwrap_or_default();
+        let workspace = launcher.root_of(prompt.world.as_ref());
+        (Places { home: text(host), workspace, bridge: text(bridge), socket }, false)
+    }
+
+    /// Starts the process.
+    async fn start(&self, prompt: &Prompt, io: &Arc<dyn TurnIo>) -> Result<Live, Failure> {
+        let Inner { cli, config, launcher, .. } = &*self.of;
+        let (installed, host) = (self.of.find()?, self.home());
+        let (at, sandboxed) = self.places(prompt, &host).await;
+        let start = Start {
+            session: self.spec.session,
+            model: self.spec.model.as_deref().or(config.model.as_deref()),
+            instructions: &self.spec.instructions,
+            prompt: &prompt.text,
+            kept: &self.kept,
+            anew: self.anew,
+            home: &host,
+            at: &at,
+            sandboxed,
+            version: env!("CARGO_PKG_VERSION"),
+        };
+        let mut command = cli.command(config, &start);
+        command.files.extend(config.files.clone());
+        let binds = self.settle_in(&host, &command.files, &installed, sandboxed);
+        let binds = binds.map_err(|error| {
+            let message = format!("its home {} cannot be made: {error}", host.display());
+            Failure::new(FailureClass::Sandbox, message)
+        })?;
+        let (mut env, mut secrets) = (command.env, Secrets::default());
+        env.insert("HOME".to_owned(), at.home.clone());
+        env.insert("SUBSTRAT_AGENT".to_owned(), prompt.agent.to_string());
+        env.extend(config.env.clone());
+        if let Some(key) = config.secret().await? {
+            env.insert(config.key_as.clone(), key.expose().to_owned());
+            secrets.add(&key);
+        }
+        let argv = command.before.into_iter().chain(installed.argv()).chain(command.args);
+        let launch = Launch {
+            argv: argv.collect(),
+            session: Some(self.spec.session),
+            env,
+            world: prompt.world.clone(),
+            binds,
+            tool_socket: self.spec.tool_socket.clone(),
+            endpoints: config.endpoints.clone(),
+            ..Launch::default()
+        };
+        let running = Running::start(launcher, launch, Lines::lenient(), NAMED, io).await?;
+        Ok(Live { running, dialogue: cli.dialogue(config, &start), secrets })
+    }
+
+    /// Makes the home, and says what a sandbox is to show of the host beside the workspace.
+    fn settle_in(
+        &self,
+        host: &Path,
+        files: &[(String, String)],
+        installed: &Installed,
+        sandboxed: bool,
+    ) -> io::Result<Vec<Bind>> {
+        let Inner { config, bridge, .. } = &*self.of;
+        home::prepare(host, files)?;
+        let logins = if config.shows_login() { self.of.logins() } else { Vec::new() };
+        if !sandboxed {
+            for (path, real) in logins {
+                home::link(host, path, &real)?;
+            }
+            return Ok(Vec::new());
+        }
+        let bind = |host: &Path, at: &str, access| Bind {
+            host: host.to_owned(),
+            at: at.to_owned(),
+            access,
+            follows_links: false,
+        };
+        let mut binds = vec![bind(&host.canonicalize()?, HOME, Access::ReadWrite)];
+        if let Ok(bridge) = bridge.canonicalize() {
+            binds.push(bind(&bridge, BRIDGE, Access::ReadOnly));
+        }
+        let shown = installed.binds.iter().chain(&config.binds);
+        binds.extend(shown.map(|path| bind(path, &text(path), Access::ReadOnly)));
+        for (path, real) in logins {
+            home::mount_point(host, path)?;
+            binds.push(bind(&real, &format!("{HOME}/{path}"), Access::ReadOnly));
+        }
+        Ok(binds)
+    }
+
+    /// Runs a turn on the process that there is, or on a new one. None if that ended without
+    /// having read of it, or knew nothing of the conversation: then it is begun anew.
+    async fn run(
+        &mut self,
+        prompt: &Prompt,
+        io: &Arc<dyn TurnIo>,
+        may_begin: bool,
+    ) -> Option<Result<Ended, Failure>> {
+        if self.live.is_none() {
+            let started = tokio::select! {
+                biased;
+                () = io.cancelled().cancelled() => return Some(Ok(Ended::Cancelled)),
+                started = self.start(prompt, io) => started,
+            };
+            match started {
+                Ok(live) => self.live = Some(live),
+                Err(failure) => return Some(Err(failure)),
+            }
+        }
+        let live = self.live.as_mut()?;
+        live.running.tell(io);
+        let came = turn::run(live, self.of.cli.is_single(), (prompt.turn, &prompt.text), io).await;
+        let kept = live.dialogue.kept();
+        let Came::Over(over, keep) = came else {
+            self.live = None;
+            return None;
+        };
+        if self.of.cli.is_single() || !keep {
+            self.end_process().await;
+        }
+        if let Some(live) = &self.live {
+            tell_of(live, io).await;
+        }
+        if let TurnOver::Failed(failed) = &over
+            && failed.kind == FailureKind::Gone
+            && may_begin
+        {
+            self.end_process().await;
+            (self.kept, self.anew) = (Value::Null, self.anew + 1);
+            return None;
+        }
+        Some(self.came(over, kept, io))
+    }
+
+    /// Ends the process, and tells what it wrote.
+    async fn end_process(&mut self) {
+        let Some(mut live) = self.live.take() else { return };
+        if live.running.end().is_none() {
+            live.running.close_input();
+            if timeout(LINGER, live.running.wait()).await.is_err() {
+                live.running.terminate("its turn is over").await;
+            }
+        }
+        tell_of(&live, &live.running.io()).await;
+    }
+
+    fn came(
+        &mut self,
+        over: TurnOver,
+        kept: Value,
+        io: &Arc<dyn TurnIo>,
+    ) -> Result<Ended, Failure> {
+        let changed = kept != self.kept && !kept.is_null();
+        let state = changed.then(|| serde_json::to_vec(&kept).ok()).flatten().map(Blob::from);
+        if state.is_some() {
+            self.kept = kept;
+        }
+        match over {
+            TurnOver::Completed { response } => {
+                let saved = state.map_or(Saved::Unchanged, Saved::State);
+                Ok(Ended::Completed { response, saved })
+            }
+            other => {
+                // The CLI remembers what there was of the turn, and counts on.
+                if let Some(state) = state {
+                    io.save(state);
+                }
+                match other {
+                    TurnOver::Failed(failed) => Err(failed.into()),
+                    _ => Ok(Ended::Cancelled),
+                }
+            }
+        }
+    }
+}
+
+/// Tells what a process wrote to its standard error, and that it has no sandbox.
+async fn tell_of(live: &Live, io: &Arc<dyn TurnIo>) {
+    if let Some((text, bytes)) = live.running.take_stderr().await {
+        io.report_stderr(&live.secrets.hide(&text), bytes);
+    }
+    if let Some(reason) = &live.running.unsandboxed {
+        io.report_unsandboxed(reason);
+    }
+}
+
+impl Instance for Session {
+    fn turn<'a>(
+        &'a mut self,
+        mut prompt: Prompt,
+        io: Arc<dyn TurnIo>,
+    ) -> BoxFuture<'a, Result<Ended, Failure>> {
+        async move {
+            self.look_after(&prompt).await;
+            let before = self.anew;
+            loop {
+                // A process that is new is given a turn once, and a session begun anew once.
+                let anew = self.anew;
+                if let Some(ended) = self.run(&prompt, &io, anew == before).await {
+                    return ended;
+                }
+                if self.anew > anew {
+                    let notice = "it does not know its session any more, and is told the \
+                                  conversation from the log";
+                    io.tell(Activity::Notice(notice.to_owned()));
+                    prompt.text = retell(&io.history().await?, &prompt.text);
+                }
+            }
+        }
+        .boxed()
+    }
+
+    fn suspend(mut self: Box<Self>) -> BoxFuture<'static, Result<Saved, Failure>> {
+        async move {
+            if let Some(live) = &mut self.live
+                && live.running.end().is_none()
+            {
+                live.running.stop("its session was suspended").await;
+            }
+            // What it remembers was saved with its last turn.
+            Ok(Saved::Unchanged)
+        }
+        .boxed()
+    }
+
+    fn close(mut self: Box<Self>, reason: &'static str) -> BoxFuture<'static, ()> {
+        async move {
+            if let Some(live) = &mut self.live
+                && live.running.end().is_none()
+            {
+                live.running.kill(reason).await;
+            }
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,189 @@
+//! How cursor-agent is started, and what is said to it: a process for each turn.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::protocol::{Answer, Stream};
+use crate::model::TurnId;
+use crate::provider::activity::{Activity, Decision, Event, RequestId, TurnOver};
+use crate::provider::cli::{
+    About, Cli, Command, Config, Dialogue, MAX_ARGUMENT, Start, Step, make, read,
+};
+use crate::provider::failure::{Failed, FailureKind};
+use crate::provider::registry::Kind;
+
+static ABOUT: About = About {
+    kind: "cursor-agent",
+    description: "Cursor's agent for the command line",
+    programs: &["cursor-agent", "agent"],
+    install: "see https://cursor.com/cli",
+    key: "CURSOR_API_KEY",
+    logins: &[".config/cursor/auth.json"],
+    endpoints: &["https://*.cursor.sh", "https://*.cursor.com"],
+};
+
+/// Begins a chat, and goes on with it: its id is known before anything is said in it.
+const NEW_CHAT: &str =
+    r#"chat=$("$1" create-chat) || exit; program=$1; shift; exec "$program" --resume "$chat" "$@""#;
+
+/// cursor-agent is there without being configured, and once.
+pub const KIND: Kind = Kind {
+    name: ABOUT.kind,
+    read: |section| {
+        let (config, keys): (Config, Keys) = read(section, &ABOUT)?;
+        let config = Arc::new(config);
+        Ok(Box::new(move |settings| {
+            make(Box::new(CursorAgent { force: keys.force }), config.clone(), settings)
+        }))
+    },
+    presets: &[(ABOUT.kind, "")],
+};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Keys {
+    /// Whether it may run commands: it cannot ask. By default in a sandbox.
+    force: Option<bool>,
+}
+
+struct CursorAgent {
+    force: Option<bool>,
+}
+
+/// What is kept of a session. Sessions of homes that were imported have the same name for it.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Kept {
+    session_id: String,
+}
+
+impl Kept {
+    fn of(value: &Value) -> Option<String> {
+        let kept: Self = serde_json::from_value(value.clone()).ok()?;
+        Some(kept.session_id).filter(|id| !id.is_empty())
+    }
+}
+
+/// The prompt as it is given. The first of a chat says what the agent is to be: there is no other
+/// place for that which belongs to one agent.
+fn prompt(start: &Start<'_>) -> String {
+    match Kept::of(start.kept) {
+        None if !start.instructions.is_empty() => {
+            format!("{}\n\n{}", start.instructions, start.prompt)
+        }
+        _ => start.prompt.to_owned(),
+    }
+}
+
+impl Cli for CursorAgent {
+    fn about(&self) -> &'static About {
+        &ABOUT
+    }
+
+    fn is_single(&self) -> bool {
+        true
+    }
+
+    fn command(&self, config: &Config, start: &Start<'_>) -> Command {
+        let mut command = Command::default();
+        let mut add = |words: &[&str]| {
+            command.args.extend(words.iter().map(|word| (*word).to_owned()));
+        };
+        add(&["-p", "--output-format", "stream-json", "--stream-partial-output"]);
+        add(&["--trust", "--approve-mcps"]);
+        if self.force.unwrap_or(start.sandboxed) {
+            add(&["--force"]);
+        }
+        add(&["--workspace", &start.at.workspace]);
+        if let Some(model) = start.model {
+            add(&["--model", model]);
+        }
+        match Kept::of(start.kept) {
+            Some(chat) => add(&["--resume", &chat]),
+            None => command.before = ["/bin/sh", "-c", NEW_CHAT, "sh"].map(str::to_owned).into(),
+        }
+        command.args.extend(config.args.iter().cloned());
+        let prompt = prompt(start);
+        // A longer one comes over stdin.
+        if prompt.len() <= MAX_ARGUMENT {
+            // What begins with a dash would be an option.
+            let space = if prompt.starts_with('-') { " " } else { "" };
+            command.args.push(format!("{space}{prompt}"));
+        }
+        let env: std::collections::BTreeMap<_, _> = start.at.bridge_env().into_iter().collect();
+        let servers = json!({"mcpServers": {"substrat": {
+            "command": start.at.bridge, "args": ["mcp"], "env": env,
+        }}});
+        command.files.push((".cursor/mcp.json".to_owned(), servers.to_string()));
+        if let Some(url) = &config.base_url {
+            command.set("CURSOR_API_BASE_URL", url);
+        }
+        command
+    }
+
+    fn dialogue(&self, _: &Config, start: &Start<'_>) -> Box<dyn Dialogue> {
+        let prompt = prompt(start);
+        Box::new(Talk {
+            stream: Stream::default(),
+            wanted: Kept::of(start.kept),
+            over_stdin: (prompt.len() > MAX_ARGUMENT).then_some(prompt),
+        })
+    }
+}
+
+/// A dialogue with a process.
+struct Talk {
+    stream: Stream,
+    /// The chat that is to be gone on with.
+    wanted: Option<String>,
+    over_stdin: Option<String>,
+}
+
+impl Talk {
+    fn steps(&self, events: Vec<Event<Answer>>) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for event in events {
+            match (event, &self.wanted) {
+                (Event::Activity(Activity::Session(id)), Some(wanted)) if id != *wanted => {
+                    // It does not say so, and begins another one.
+                    let gone = format!("it does not know the chat {wanted}");
+                    let failed = Failed::new(FailureKind::Gone, gone);
+                    steps.push(Event::Over(TurnOver::Failed(failed)));
+                    return steps;
+                }
+                (event, _) => steps.push(event),
+            }
+        }
+        steps
+    }
+}
+
+impl Dialogue for Talk {
+    fn start(&mut self, _: TurnId, _: &str) -> Vec<Step> {
+        self.over_stdin.take().map(Event::Write).into_iter().collect()
+    }
+
+    fn read(&mut self, line: &str) -> Vec<Step> {
+        let events = self.stream.read(line);
+        self.steps(events)
+    }
+
+    fn end(&mut self) -> Vec<Step> {
+        let events = self.stream.end();
+        self.steps(events)
+    }
+
+    fn interrupt(&mut self) -> Option<String> {
+        None
+    }
+
+    fn answer(&mut self, _: &RequestId, _: &Decision) -> Option<String> {
+        None
+    }
+
+    fn kept(&self) -> Value {
+        let kept = self.stream.session().map(|id| Kept { session_id: id.to_owned() });
+        kept.and_then(|kept| serde_json::to_value(kept).ok()).unwrap_or_default()
+    }
+}
