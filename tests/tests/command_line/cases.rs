@@ -1,0 +1,122 @@
+//! What holds for every command-line agent.
+
+use substrat_proto::v1;
+use substrat_tests::harness::text;
+use substrat_tests::model_server::End;
+use substrat_tests::watch::{deltas, event_name};
+
+use super::{Agent, Bench, KEY};
+
+const ECHO: &str = r#"fn turn(prompt) { "heard " + messages()[0].text }"#;
+
+pub(crate) async fn turn(agent: Agent) {
+    let Some(bench) = Bench::start(agent, &[]) else { return };
+    let client = bench.client().await;
+    let mut watch = client.attach("m", None).await;
+    watch.input("SAY one two three", "1").await;
+    let items = watch.until(|item| event_name(item) == Some("turn.complete")).await;
+    let said: String = deltas(&items).into_iter().filter_map(|(_, _, text)| text).collect();
+    assert!(said.contains("one two three"), "{items:?}");
+    let events = client.events().await;
+    let done = events.iter().find(|event| event.r#type == "turn.complete").unwrap();
+    assert_eq!(text(done, "response"), "one two three");
+    let asked: Vec<_> = bench.server.requests().into_iter().filter(|it| !it.aside).collect();
+    assert_eq!(asked.len(), 1, "{:#?}", bench.server.summary());
+    assert!(
+        asked[0].tools.iter().any(|tool| tool.ends_with("send_message")),
+        "{:?}",
+        asked[0].tools
+    );
+    assert!(asked[0].body.to_string().contains("be good"), "it knows what it is to be");
+    assert!(asked[0].headers.values().any(|value| value.contains(KEY)), "{:?}", asked[0].headers);
+    let used = client.agent("m").await.usage.unwrap();
+    assert!(used.output_tokens > 0 && used.turns == 1, "{used:?}");
+    // Its key is nowhere but in its environment.
+    let home = bench.daemon.home.clone();
+    let log = std::fs::read_to_string(home.join("substratd.log")).unwrap_or_default();
+    assert!(!log.contains(KEY));
+    for event in events {
+        assert!(!format!("{event:?}").contains(KEY), "{event:?}");
+    }
+}
+
+pub(crate) async fn message(agent: Agent) {
+    let Some(bench) = Bench::start(agent, &[]) else { return };
+    let client = bench.client().await;
+    let create = ["agent", "create", "echo", "--parent", "m", "--provider", "scripted"];
+    bench.daemon.ctl_ok(&[&create[..], &["--instructions", ECHO]].concat());
+    let told =
+        "CALL send_message {\"recipient\":\"echo\",\"text\":\"hello\"}\nSAY it said {result}";
+    let answer = client.ask("m", told).await.unwrap();
+    assert!(answer.starts_with("it said ") && answer.contains("heard hello"), "{answer}");
+    let events = client.events().await;
+    let arrived = |event: &&v1::Event| {
+        event.r#type == "message.enqueued" && text(event, "payload") == "hello"
+    };
+    assert_eq!(events.iter().filter(arrived).count(), 1);
+}
+
+pub(crate) async fn memory(agent: Agent) {
+    let Some(mut bench) = Bench::start(agent, &["slots.default=1"]) else { return };
+    let client = bench.client().await;
+    client.ask("m", "SAY alpha noted").await.unwrap();
+    // The only slot goes to another agent, so that the session is suspended.
+    bench.daemon.ctl_ok(&["agent", "create", "n", "--provider", "cli"]);
+    client.ask("n", "SAY hello").await.unwrap();
+    let recalled = client.ask("m", "RECALL").await.unwrap();
+    assert!(recalled.contains("alpha noted"), "{recalled}");
+    assert!(bench.daemon.stop());
+    bench.daemon.start_again();
+    let client = bench.daemon.client().await;
+    let recalled = client.ask("m", "RECALL").await.unwrap();
+    assert!(recalled.contains("alpha noted"), "{recalled}");
+    // Killed in the midst of a turn: what it was asked comes again by itself.
+    client.tell("m", "HOLD gate\nSAY beta noted").await;
+    bench.server.request(|request| request.user.contains("HOLD gate")).await;
+    bench.daemon.kill();
+    bench.server.release("gate");
+    bench.daemon.start_again();
+    let client = bench.daemon.client().await;
+    let agent = client.agent("m").await;
+    client
+        .wait_event(0, |event| {
+            event.r#type == "turn.complete"
+                && event.agent_id == agent.id
+                && text(event, "response").contains("beta noted")
+        })
+        .await;
+    let recalled = client.ask("m", "RECALL").await.unwrap();
+    assert!(recalled.contains("alpha noted") && recalled.contains("beta noted"), "{recalled}");
+}
+
+pub(crate) async fn cancel(agent: Agent) {
+    let Some(bench) = Bench::start(agent, &[]) else { return };
+    let client = bench.client().await;
+    client.ask("m", "SAY alpha noted").await.unwrap();
+    client.tell("m", "SAY a\nSTALL").await;
+    let request = bench.server.request(|request| request.user.contains("STALL")).await;
+    bench.daemon.ctl_ok(&["agent", "cancel", "m"]);
+    assert_eq!(bench.server.ended(request.number).await, End::Dropped);
+    let recalled = client.ask("m", "RECALL").await.unwrap();
+    assert!(recalled.contains("alpha noted"), "{recalled}");
+}
+
+pub(crate) async fn failures(agent: Agent) {
+    let Some(bench) = Bench::start(agent, &["providers.cli.attempts=1"]) else { return };
+    let client = bench.client().await;
+    let troubles = ["STATUS 400", "STATUS 401", "STATUS 429", "STATUS 500", "STATUS 529", "CUT"];
+    for (trouble, class) in troubles.into_iter().zip(agent.classes) {
+        if class.is_empty() {
+            continue;
+        }
+        let before = client.sequence().await;
+        // What a failed turn was asked comes again with the next.
+        let name = format!("m{before}");
+        bench.daemon.ctl_ok(&["agent", "create", &name, "--provider", "cli"]);
+        let asked = client.ask(&name, trouble).await;
+        assert!(asked.is_err(), "{trouble}: {asked:?}");
+        let failed = client.wait_event(before + 1, |event| event.r#type == "turn.failed").await;
+        assert_eq!(text(&failed, "class"), class, "{trouble}: {failed:?}");
+        bench.daemon.ctl_ok(&["agent", "terminate", &name]);
+    }
+}

@@ -1,0 +1,215 @@
+//! Command-line agents, the real ones, in teams: turns, tools, memory, every failure. Their models
+//! are on loopback. An agent that is not installed is not tested, which is said aloud.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    missing_docs,
+    reason = "a test may panic, and touches what it tests from outside"
+)]
+
+mod cases;
+
+use std::path::Path;
+
+use serde_json::json;
+use substrat_tests::agents::installed;
+use substrat_tests::harness::{Client, Daemon};
+use substrat_tests::model_server::ModelServer;
+
+pub const KEY: &str = "sk-test-4711-abcdef";
+
+/// A command-line agent.
+#[derive(Debug, Clone, Copy)]
+pub struct Agent {
+    /// Its program.
+    program: &'static str,
+    /// The kind of provider.
+    kind: &'static str,
+    /// Settings of it for a model at an address.
+    settings: fn(&str) -> Vec<(&'static str, String)>,
+    /// Classes of the failures 400, 401, 429, 500, 529, and of a stream that breaks off; empty for
+    /// what is not tried.
+    classes: [&'static str; 6],
+}
+
+pub const CLAUDE: Agent = Agent {
+    program: "claude",
+    kind: "claude-code",
+    settings: |url| vec![("base_url", url.to_owned()), ("model", "fake-1".to_owned())],
+    classes: ["invalid-request", "auth", "rate-limit", "overload", "overload", "network"],
+};
+
+pub const CODEX: Agent = Agent {
+    program: "codex",
+    kind: "codex",
+    settings: |url| vec![("base_url", format!("{url}/v1")), ("model", "fake-1".to_owned())],
+    classes: ["invalid-request", "auth", "rate-limit", "overload", "overload", "network"],
+};
+
+pub const CODEX_EXEC: Agent = Agent {
+    settings: |url| {
+        let transport = ("transport", "exec".to_owned());
+        (CODEX.settings)(url).into_iter().chain([transport]).collect()
+    },
+    ..CODEX
+};
+
+pub const OPENCODE: Agent = Agent {
+    program: "opencode",
+    kind: "acp",
+    settings: |url| {
+        // It has a server of its own on 127.0.0.1, to which no proxy leads.
+        let url = &url.replace("127.0.0.1", "localhost");
+        let options = json!({"baseURL": format!("{url}/v1"), "apiKey": "{env:OPENCODE_KEY}"});
+        let config = json!({
+            "model": "fake/fake-1",
+            "small_model": "fake/fake-1",
+            "autoupdate": false,
+            "share": "disabled",
+            "enabled_providers": ["fake"],
+            "provider": {"fake": {
+                "npm": "@ai-sdk/openai-compatible",
+                "name": "Fake",
+                "options": options,
+                "models": {"fake-1": {
+                    "name": "fake-1",
+                    "limit": {"context": 100_000, "output": 4096},
+                }},
+            }},
+        });
+        let env = toml::Table::from_iter([
+            ("OPENCODE_CONFIG_CONTENT".to_owned(), config.to_string().into()),
+            ("NO_PROXY".to_owned(), "127.0.0.1".into()),
+            ("no_proxy".to_owned(), "127.0.0.1".into()),
+            ("OPENCODE_DISABLE_MODELS_FETCH".to_owned(), "1".into()),
+            ("OPENCODE_DISABLE_DEFAULT_PLUGINS".to_owned(), "1".into()),
+        ]);
+        vec![
+            ("args", r#"["acp"]"#.to_owned()),
+            ("key_as", "OPENCODE_KEY".to_owned()),
+            ("endpoints", format!("[{url:?}]")),
+            ("env", toml::Value::Table(env).to_string()),
+        ]
+    },
+    // It tells words, and no status.
+    classes: ["permanent", "permanent", "rate-limit", "permanent", "overload", "network"],
+};
+
+pub const GEMINI: Agent = Agent {
+    program: "gemini",
+    kind: "acp",
+    settings: |url| {
+        let settings = json!({
+            "security": {"auth": {"selectedType": "gemini-api-key"}},
+            "privacy": {"usageStatisticsEnabled": false},
+            "telemetry": {"enabled": false},
+            "general": {"enableAutoUpdate": false},
+        });
+        let file = (".gemini/settings.json".to_owned(), settings.to_string().into());
+        let env = toml::Table::from_iter([
+            ("GOOGLE_GEMINI_BASE_URL".to_owned(), url.into()),
+            ("GEMINI_CLI_TRUST_WORKSPACE".to_owned(), "true".into()),
+            ("GEMINI_CLI_NO_RELAUNCH".to_owned(), "true".into()),
+        ]);
+        vec![
+            ("args", r#"["--acp", "-m", "gemini-2.5-flash"]"#.to_owned()),
+            ("key_as", "GEMINI_API_KEY".to_owned()),
+            ("endpoints", format!("[{url:?}]")),
+            ("env", toml::Value::Table(env).to_string()),
+            ("files", toml::Value::Table(toml::Table::from_iter([file])).to_string()),
+        ]
+    },
+    // It tries again by itself for minutes.
+    classes: ["invalid-request", "auth", "", "", "", ""],
+};
+
+/// A daemon with an agent, and the agent's model.
+pub struct Bench {
+    pub server: ModelServer,
+    pub daemon: Daemon,
+    _folder: tempfile::TempDir,
+}
+
+impl Bench {
+    /// None if it is not installed.
+    pub fn start(agent: Agent, more: &[&str]) -> Option<Self> {
+        let program = installed(agent.program)?;
+        let (server, folder) = (ModelServer::start(), tempfile::tempdir().unwrap());
+        let own = Self::section("cli", agent, &program, &server, folder.path());
+        let settings: Vec<&str> =
+            own.iter().map(String::as_str).chain(more.iter().copied()).collect();
+        let daemon = Daemon::on(&folder.path().join("home"), &settings);
+        Some(Self { server, daemon, _folder: folder })
+    }
+
+    /// Settings that make a provider of an agent.
+    pub fn section(
+        name: &str,
+        agent: Agent,
+        program: &Path,
+        server: &ModelServer,
+        folder: &Path,
+    ) -> Vec<String> {
+        let key = folder.join("key");
+        std::fs::write(&key, format!("{KEY}\n")).unwrap();
+        let usual = [
+            ("kind", agent.kind.to_owned()),
+            ("program", program.display().to_string()),
+            ("key_file", key.display().to_string()),
+        ];
+        let all = usual.into_iter().chain((agent.settings)(&server.url()));
+        all.map(|(key, value)| format!("providers.{name}.{key}={value}")).collect()
+    }
+
+    /// A client, and an agent `m` with a workspace.
+    pub async fn client(&self) -> Client {
+        let client = self.daemon.client().await;
+        self.daemon.ctl_ok(&["workspace", "create", "desk"]);
+        let create = ["agent", "create", "m", "--provider", "cli", "--instructions", "be good"];
+        self.daemon.ctl_ok(&[&create[..], &["--workspace", "desk"]].concat());
+        client
+    }
+}
+
+macro_rules! agents {
+    ($($name:ident = $agent:ident),+ $(,)?) => {$(
+        mod $name {
+            use crate::cases;
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn a_turn_streams_its_answer_and_counts_what_it_used() {
+                cases::turn(crate::$agent).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn a_message_to_another_agent_arrives_and_its_answer_comes_back() {
+                cases::message(crate::$agent).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn what_was_said_is_remembered_over_suspension_restart_and_kill() {
+                cases::memory(crate::$agent).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn a_turn_that_is_cancelled_ends_and_the_session_goes_on() {
+                cases::cancel(crate::$agent).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn what_may_pass_is_tried_again_and_what_may_not_is_told() {
+                cases::failures(crate::$agent).await;
+            }
+        }
+    )+};
+}
+
+agents! {
+    claude = CLAUDE,
+    codex = CODEX,
+    codex_exec = CODEX_EXEC,
+    opencode = OPENCODE,
+    gemini = GEMINI,
+}
