@@ -14,6 +14,7 @@ mod cli;
 mod daemon;
 mod figures;
 mod journal;
+mod providers;
 mod rivals;
 mod sandbox;
 mod turns;
@@ -50,6 +51,9 @@ fn main() {
     }
     if wants("sandbox") {
         sandbox::run(&mut figures);
+    }
+    if wants("providers") {
+        providers::run(&mut figures);
     }
     if wants("cli") {
         cli::run(&mut figures);

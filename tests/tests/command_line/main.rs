@@ -10,12 +10,15 @@
 )]
 
 mod cases;
+mod questions;
+mod team;
 
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use substrat_tests::agents::installed;
-use substrat_tests::harness::{Client, Daemon};
+use substrat_tests::harness::{Client, Daemon, say};
 use substrat_tests::model_server::ModelServer;
 
 pub const KEY: &str = "sk-test-4711-abcdef";
@@ -125,6 +128,29 @@ pub const GEMINI: Agent = Agent {
     classes: ["invalid-request", "auth", "", "", "", ""],
 };
 
+/// A stand-in for one that no registry carries.
+pub const CURSOR: Agent = Agent {
+    program: "cursor-agent",
+    kind: "cursor-agent",
+    settings: |url| vec![("base_url", format!("{url}/v1")), ("model", "fake-1".to_owned())],
+    classes: ["invalid-request", "auth", "rate-limit", "overload", "overload", "network"],
+};
+
+impl Agent {
+    /// Its program. None if it is not installed. A stand-in is put into a folder.
+    pub fn find(self, folder: &Path) -> Option<PathBuf> {
+        if self.program != CURSOR.program {
+            return installed(self.program);
+        }
+        let folder = folder.join("bin");
+        std::fs::create_dir_all(&folder).unwrap();
+        let program = folder.join(self.program);
+        std::fs::write(&program, include_str!("../../src/cursor_agent.py")).unwrap();
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+        Some(program)
+    }
+}
+
 /// A daemon with an agent, and the agent's model.
 pub struct Bench {
     pub server: ModelServer,
@@ -135,8 +161,8 @@ pub struct Bench {
 impl Bench {
     /// None if it is not installed.
     pub fn start(agent: Agent, more: &[&str]) -> Option<Self> {
-        let program = installed(agent.program)?;
         let (server, folder) = (ModelServer::start(), tempfile::tempdir().unwrap());
+        let program = agent.find(folder.path())?;
         let own = Self::section("cli", agent, &program, &server, folder.path());
         let settings: Vec<&str> =
             own.iter().map(String::as_str).chain(more.iter().copied()).collect();
@@ -161,6 +187,12 @@ impl Bench {
         ];
         let all = usual.into_iter().chain((agent.settings)(&server.url()));
         all.map(|(key, value)| format!("providers.{name}.{key}={value}")).collect()
+    }
+
+    /// The root of a workspace on the host.
+    pub fn root(&self, workspace: &str) -> PathBuf {
+        let shown = say(&self.daemon.home, &["workspace", "show", workspace, "-o", "json"]);
+        PathBuf::from(shown.json()["workspace"]["root"].as_str().unwrap())
     }
 
     /// A client, and an agent `m` with a workspace.
@@ -212,4 +244,5 @@ agents! {
     codex_exec = CODEX_EXEC,
     opencode = OPENCODE,
     gemini = GEMINI,
+    cursor = CURSOR,
 }

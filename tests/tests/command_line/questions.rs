@@ -1,0 +1,44 @@
+//! Questions of a real agent, whether it may use a tool of its own.
+
+use substrat_tests::harness::text;
+
+use super::{Bench, CLAUDE};
+
+const JOB: &str =
+    "CALL Bash {\"command\":\"echo hi > made\",\"description\":\"makes it\"}\nSAY ran";
+
+/// Whether the command was run, for settings and what USER answers.
+async fn was_made(settings: &[&str], answer: Option<&[&str]>) -> Option<bool> {
+    let bench = Bench::start(CLAUDE, settings)?;
+    let client = bench.client().await;
+    client.tell("m", JOB).await;
+    if let Some(answer) = answer {
+        let asked = client.wait_event(0, |event| event.r#type == "permission.asked").await;
+        assert_eq!(text(&asked, "tool"), "Bash", "{asked:?}");
+        let shown = bench.daemon.ctl_ok(&["agent", "inspect", "m"]);
+        assert!(shown.contains("echo hi > made"), "{shown}");
+        bench.daemon.ctl_ok(&[&["agent", "answer", "m"], answer].concat());
+    }
+    let done = client.wait_event(0, |event| event.r#type == "turn.complete").await;
+    assert_eq!(text(&done, "response"), "ran");
+    let events = client.events().await;
+    let count = |name: &str| events.iter().filter(|event| event.r#type == name).count();
+    assert_eq!((count("permission.asked"), count("permission.answered")), (1, 1));
+    assert_eq!((count("tool_use.started"), count("tool_use.ended")), (1, 1));
+    Some(bench.root("desk").join("made").exists())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_asked_decides() {
+    let wait = ["providers.cli.unattended=wait"];
+    let allowed = was_made(&wait, Some(&["allow"])).await;
+    let denied = was_made(&wait, Some(&["deny", "--reason", "not today"])).await;
+    assert!(matches!((allowed, denied), (Some(true), Some(false)) | (None, None)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_nobody_is_there_the_policy_decides() {
+    let in_sandbox = was_made(&[], None).await;
+    let never = was_made(&["providers.cli.unattended=deny"], None).await;
+    assert!(matches!((in_sandbox, never), (Some(true), Some(false)) | (None, None)));
+}
