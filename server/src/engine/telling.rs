@@ -13,12 +13,28 @@ use super::output::{Mark, TurnOutput};
 use crate::model::{AgentId, Command, Told, TurnId};
 use crate::provider::OutputKind;
 
-/// Deltas that no text stands for yet.
+/// Deltas that no text stands for yet: not what they say, which has no bound, but what tells it
+/// from other text.
 #[derive(Default)]
 struct Fresh {
-    text: String,
+    bytes: usize,
+    checksum: crc32fast::Hasher,
     /// The first and the last of them.
     span: Option<(u64, u64)>,
+}
+
+impl Fresh {
+    fn push(&mut self, text: &str, index: u64) {
+        self.bytes += text.len();
+        self.checksum.update(text.as_bytes());
+        self.span = Some((self.span.map_or(index, |(first, _)| first), index));
+    }
+
+    /// What a text says beyond them. None if it does not begin with them.
+    fn rest(self, text: &str) -> Option<&str> {
+        let (begun, rest) = text.split_at_checked(self.bytes)?;
+        (crc32fast::hash(begun.as_bytes()) == self.checksum.finalize()).then_some(rest)
+    }
 }
 
 #[derive(Default)]
@@ -76,8 +92,7 @@ impl Telling {
         let mut state = self.state();
         let index = self.output.push_delta(kind, text);
         let (fresh, _) = state.fresh(kind);
-        fresh.text.push_str(text);
-        fresh.span = Some((fresh.span.map_or(index, |(first, _)| first), index));
+        fresh.push(text, index);
     }
 
     /// A finished piece, in place of its deltas.
@@ -91,7 +106,8 @@ impl Telling {
         {
             *other = Fresh::default();
         }
-        match (text.strip_prefix(&deltas.text), deltas.span) {
+        let span = deltas.span;
+        match (deltas.rest(&text), span) {
             (Some(""), _) => {}
             (None, Some((first, _))) => self.output.replace(first, kind, &text),
             (Some(rest), _) => drop(self.output.push_delta(kind, rest)),
