@@ -125,7 +125,9 @@ fn summary(event: &v1::Event) -> String {
         "usage.reported" => {
             let used = [("input_tokens", "in"), ("output_tokens", "out")];
             let used = used.iter().filter_map(|(key, word)| Some(format!("{} {word}", text(key)?)));
-            [text("turn_id")].into_iter().flatten().chain(used).collect()
+            let cost = text("cost_micro_usd").and_then(|cost| cost.parse::<f64>().ok());
+            let cost = cost.filter(|cost| *cost > 0.0).map(|cost| format!("${:.4}", cost / 1e6));
+            [text("turn_id")].into_iter().flatten().chain(used).chain(cost).collect()
         }
         "budget.changed" => {
             let limit = text("limit").unwrap_or_else(|| "none".to_owned());

@@ -19,7 +19,7 @@ static ABOUT: About = About {
     kind: "acp",
     description: "an agent of the Agent Client Protocol",
     programs: &[],
-    install: "install it, or name its path with program",
+    install: "install it, or name its path with program in its section of config.toml",
     key: "",
     logins: &[],
     endpoints: &[],

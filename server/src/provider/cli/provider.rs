@@ -48,6 +48,16 @@ pub(in crate::provider) fn make(
 }
 
 impl Inner {
+    /// What it is. Where the kind stands for many, its program says which.
+    fn description(&self) -> String {
+        let (about, program) = (self.cli.about(), self.config.program.as_deref());
+        let name = program.and_then(|program| program.rsplit('/').next());
+        match name.filter(|_| about.programs.is_empty()) {
+            Some(name) => format!("{name}, {}", about.description),
+            None => about.description.to_owned(),
+        }
+    }
+
     /// Finds its program.
     pub(super) fn find(&self) -> Result<Installed, Failure> {
         let shown = |path: &std::path::Path| self.launcher.shows(path);
@@ -129,7 +139,7 @@ impl Provider for CommandLine {
         Info {
             name: self.0.config.name.clone(),
             kind: about.kind,
-            description: about.description.to_owned(),
+            description: self.0.description(),
             capabilities: Capabilities {
                 keeps_history: true,
                 native_tools: true,
