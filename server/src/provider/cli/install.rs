@@ -59,7 +59,10 @@ pub(super) fn find(
         look(&[name]).ok_or_else(|| format!("{} needs {name}: install it", found.display()))
     });
     let interpreter = interpreter.transpose()?;
-    let parts = [Some(belongings(&found, head.is_some())), interpreter.clone()];
+    let parts = [
+        Some(belongings(&found, head.is_some(), about.programs.first().copied())),
+        interpreter.clone(),
+    ];
     let binds = parts.into_iter().flatten().filter(|path| !shown(path)).collect();
     Ok(Installed { program: found, interpreter, binds })
 }
@@ -99,8 +102,9 @@ fn interpreter(head: &str) -> Option<&str> {
 }
 
 /// The file or folder with what belongs to a program: of a script in a tree of packages, the tree;
-/// of another one, its folder; of a program, its package or else nothing but itself.
-fn belongings(program: &Path, is_script: bool) -> PathBuf {
+/// of a program in one, its package; of a script below a folder of its name, its folder. Of any
+/// other nothing but itself: what lies beside it may be anything of the user's.
+fn belongings(program: &Path, is_script: bool, name: Option<&str>) -> PathBuf {
     let trees = program.ancestors().filter(|above| above.ends_with("node_modules"));
     if let Some(tree) = trees.last() {
         if is_script {
@@ -109,10 +113,10 @@ fn belongings(program: &Path, is_script: bool) -> PathBuf {
         let package = program.ancestors().find(|above| above.join("package.json").is_file());
         return package.unwrap_or(program).to_owned();
     }
-    match program.parent() {
-        Some(folder) if is_script => folder.to_owned(),
-        _ => program.to_owned(),
-    }
+    let folder = program.parent().filter(|folder| {
+        is_script && name.is_some_and(|name| folder.iter().any(|part| part == name))
+    });
+    folder.unwrap_or(program).to_owned()
 }
 
 #[cfg(test)]
@@ -155,9 +159,12 @@ mod tests {
         assert_eq!(find_at(&elf).binds, [root.join("node_modules/@a/b-linux")]);
         let lone = make("versions/2.1/claude", "\u{7f}ELF");
         assert_eq!(find_at(&lone).binds, [root.join("versions/2.1/claude")]);
-        let script = make("agent/run", "#!/bin/sh\n");
-        let found = find_at(&script);
-        assert_eq!((found.binds, found.interpreter), (vec![root.join("agent")], None));
+        let own = make("substrat-no-such-program/versions/1/run", "#!/bin/sh\n");
+        let found = find_at(&own);
+        let folder = root.join("substrat-no-such-program/versions/1");
+        assert_eq!((found.binds, found.interpreter), (vec![folder], None));
+        let script = make("bin/run", "#!/bin/sh\n");
+        assert_eq!(find_at(&script).binds, [root.join("bin/run")], "and nothing beside it");
         let missing = find(&about, None, |_| false).unwrap_err();
         assert!(missing.contains("is not installed: get it"), "{missing}");
         assert!(find(&about, Some("/nowhere/x"), |_| false).is_err());

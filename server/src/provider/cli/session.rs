@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -26,7 +27,7 @@ use crate::provider::{Ended, Failure, Instance, Prompt, Spec, TurnIo};
 /// Where `substratctl` is seen inside of a sandbox.
 const BRIDGE: &str = "/run/substrat/substratctl";
 /// How long a process that runs one turn has to end by itself after it.
-const LINGER: std::time::Duration = std::time::Duration::from_secs(2);
+const LINGER: Duration = Duration::from_secs(2);
 /// What to do about a command that is not found.
 const NAMED: &str = "; substratctl provider check says where it was looked for";
 
@@ -158,13 +159,30 @@ impl Session {
         if let Ok(bridge) = bridge.canonicalize() {
             binds.push(bind(&bridge, BRIDGE, Access::ReadOnly));
         }
-        let shown = installed.binds.iter().chain(&config.binds);
-        binds.extend(shown.map(|path| bind(path, &text(path), Access::ReadOnly)));
+        for path in installed.binds.iter().chain(&config.binds) {
+            self.check_bind(path)?;
+            binds.push(bind(path, &text(path), Access::ReadOnly));
+        }
         for (path, real) in logins {
             home::mount_point(host, path)?;
             binds.push(bind(&real, &format!("{HOME}/{path}"), Access::ReadOnly));
         }
         Ok(binds)
+    }
+
+    /// Refuses to show what is the daemon's, or to cover what a sandbox has of its own.
+    fn check_bind(&self, path: &Path) -> io::Result<()> {
+        let own = [HOME, WORKSPACE, "/tmp", "/proc", "/dev", "/run/substrat"].map(Path::new);
+        let real = path.canonicalize()?;
+        let daemon = self.of.folder.parent().unwrap_or(&self.of.folder).canonicalize()?;
+        let problem = if real.starts_with(&daemon) || daemon.starts_with(&real) {
+            "it holds the daemon's home, or lies in it"
+        } else if own.iter().any(|own| own.starts_with(path)) {
+            "a sandbox has a folder of its own there"
+        } else {
+            return Ok(());
+        };
+        Err(io::Error::other(format!("{} cannot be shown: {problem}", path.display())))
     }
 
     /// Runs a turn on the process that there is, or on a new one. None if that ended without
@@ -195,7 +213,7 @@ impl Session {
             return None;
         };
         if self.of.cli.is_single() || !keep {
-            self.end_process().await;
+            self.end_process(if keep { LINGER } else { Duration::ZERO }).await;
         }
         if let Some(live) = &self.live {
             tell_of(live, io).await;
@@ -204,19 +222,19 @@ impl Session {
             && failed.kind == FailureKind::Gone
             && may_begin
         {
-            self.end_process().await;
+            self.end_process(Duration::ZERO).await;
             (self.kept, self.anew) = (Value::Null, self.anew + 1);
             return None;
         }
         Some(self.came(over, kept, io))
     }
 
-    /// Ends the process, and tells what it wrote.
-    async fn end_process(&mut self) {
+    /// Ends the process, which may do so by itself for a while, and tells what it wrote.
+    async fn end_process(&mut self, linger: Duration) {
         let Some(mut live) = self.live.take() else { return };
         if live.running.end().is_none() {
             live.running.close_input();
-            if timeout(LINGER, live.running.wait()).await.is_err() {
+            if timeout(linger, live.running.wait()).await.is_err() {
                 live.running.terminate("its turn is over").await;
             }
         }

@@ -189,7 +189,7 @@ impl Work<'_> {
     }
 
     fn begin_stop(&mut self) {
-        self.live.running.because("its turn was cancelled");
+        self.live.running.because("its turn was stopped");
         let words = self.live.dialogue.interrupt();
         let patience = words.as_ref().map(|_| self.io.patience()).unwrap_or_default();
         if let Some(words) = words {
@@ -322,13 +322,13 @@ impl Work<'_> {
         if self.can_move && self.end.is_some() && input.is_untouched(self.given) {
             return Came::Untaken;
         }
-        let end = match self.end.take() {
-            Some(end) => end,
-            None => self.live.running.kill("it closed its output before its turn was done").await,
-        };
         let steps = self.live.dialogue.end();
         self.take(steps);
-        self.end = Some(end.clone());
+        let Some(end) = self.end.clone() else {
+            let problem = "it closed its output before its turn was done";
+            self.end = Some(self.live.running.kill(problem).await);
+            return self.finish(TurnOver::Failed(Failed::new(FailureKind::Killed, problem)));
+        };
         let failed = match self.over.take() {
             Some(TurnOver::Failed(failed)) => failed,
             _ => Failed::ended(),
