@@ -10,6 +10,7 @@
 )]
 
 mod cases;
+mod hostile;
 mod questions;
 mod team;
 
