@@ -399,3 +399,14 @@ fn few_open_files_are_enough_for_many_agents() {
     let logs = all(&home).iter().filter(|path| path.ends_with("events.jsonl")).count();
     assert!(logs >= 300, "{logs}");
 }
+
+#[test]
+fn a_socket_may_lie_beside_what_processes_of_agents_are_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().join("home");
+    let mut command = substratd(&home);
+    command.current_dir(folder.path()).args(["--socket", "own.sock"]);
+    let daemon = Daemon::run(&home, command).unwrap();
+    assert!(folder.path().join("own.sock").exists());
+    drop(daemon);
+}

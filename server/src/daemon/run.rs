@@ -19,7 +19,7 @@ use super::{Config, ConfigError, Home, HomeError, environment, logging};
 use crate::engine::{Engine, Fatal, Handle, LaunchedShells, Parts, RandomIds, now};
 use crate::import;
 use crate::journal::{self, Disk, Journal, OsDisk};
-use crate::launcher::{Launcher, boot_id, shows};
+use crate::launcher::{Launcher, boot_id, shows, shows_file};
 use crate::model::{BadLine, Context, Leftover, SessionId};
 use crate::projection::Worker;
 use crate::provider::registry::Providers;
@@ -233,7 +233,7 @@ fn check_hidden(home: &Home, config: &Config, socket: Option<&Path>) -> Result<(
     if let Some(shown) = shows(home.path(), &shown) {
         return Err(HomeError::Shown { path: home.path().to_owned(), shown }.into());
     }
-    let within = socket.and_then(|socket| shows(socket.parent()?, &shown).zip(Some(socket)));
+    let within = socket.and_then(|socket| shows_file(socket, &shown).zip(Some(socket)));
     let Some((shown, socket)) = within else { return Ok(()) };
     let error = format!("every process of an agent is shown {}", shown.display());
     Err(RunError::Socket { path: socket.to_owned(), error: std::io::Error::other(error) })

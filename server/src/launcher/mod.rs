@@ -56,7 +56,7 @@ pub use self::probe::Bubblewrap;
 use self::process::Waiting;
 pub use self::process::{Exit, Process};
 use self::system::System;
-pub use self::system::shows;
+pub use self::system::{shows, shows_file};
 pub use self::terminal::Terminal;
 use crate::model::{Access, Leftover, Limits, SessionId, Source, WorkspaceId, World};
 use crate::workspace::{Files, Open, SandboxPolicy, SandboxReport, SandboxSettings, Unseen};

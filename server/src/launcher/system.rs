@@ -127,18 +127,31 @@ impl System {
     }
 }
 
-/// Which of the shown folders of the host lets a path be seen, or what is below it; none if none
+/// Which of the shown folders of the host lets a folder be seen, or what is below it; none if none
 /// does. `more` are those that are shown beside programs and libraries.
-pub fn shows(path: &Path, more: &[String]) -> Option<PathBuf> {
-    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+pub fn shows(folder: &Path, more: &[String]) -> Option<PathBuf> {
+    let folder = real(folder);
+    all_shown(more).find(|shown| {
+        let shown = real(shown);
+        folder.starts_with(&shown) || shown.starts_with(&folder)
+    })
+}
+
+/// Which of them lets a file be seen, which need not be there.
+pub fn shows_file(file: &Path, more: &[String]) -> Option<PathBuf> {
+    let file = std::path::absolute(file).ok()?;
+    let folder = real(file.parent()?);
+    all_shown(more).find(|shown| folder.starts_with(real(shown)) || file == *shown)
+}
+
+fn all_shown(more: &[String]) -> impl Iterator<Item = PathBuf> {
     let programs = PROGRAMS.iter().map(PathBuf::from);
     let live = ETC_LIVE.iter().chain(ETC_COPIED).map(|name| Path::new("/etc").join(name));
-    let shown = programs.chain(live).chain(more.iter().map(PathBuf::from));
-    let sees = |shown: &PathBuf| {
-        let shown = shown.canonicalize().unwrap_or_else(|_| shown.clone());
-        real.starts_with(&shown) || shown.starts_with(&real)
-    };
-    shown.into_iter().find(sees)
+    programs.chain(live).chain(more.iter().map(PathBuf::from))
+}
+
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 /// A path of the host as it is shown, if it is there.

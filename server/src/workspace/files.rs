@@ -69,6 +69,7 @@ impl Files {
     pub fn hiding(self, socket: Option<&Path>) -> Self {
         // It need not be there yet.
         let real = |socket: &Path| {
+            let socket = std::path::absolute(socket).ok()?;
             let folder = socket.parent()?.canonicalize().ok()?;
             Some(folder.join(socket.file_name()?))
         };
