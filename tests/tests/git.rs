@@ -245,3 +245,20 @@ async fn a_workspace_whose_worktree_was_cut_off_and_cannot_be_made_is_deleted() 
     eventually("its folder is removed", || !root.exists()).await;
     assert!(daemon.log().contains("cannot be made"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_lies_where_a_worktree_was_cut_off_is_kept() {
+    let (mut daemon, _repo) = with_worktree();
+    daemon.kill();
+    let root = root(&daemon);
+    fs::write(root.join("precious"), "work").unwrap();
+    fs::write(root.with_file_name("making"), "").unwrap();
+    daemon.start_again();
+    eventually("it is made anew", || {
+        !root.with_file_name("making").exists() && root.join(".git").exists()
+    })
+    .await;
+    let aside = root.with_file_name("cut-off-1").join("precious");
+    assert_eq!(fs::read_to_string(aside).unwrap(), "work");
+    done(&exec(&daemon, "wt", "git status --short"));
+}

@@ -2,12 +2,14 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
-use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, openat, renameat_with, unlinkat};
+use rustix::io::Errno;
 
 use super::Files;
 use super::git::{
@@ -70,6 +72,32 @@ fn folder_of(root: &str) -> &str {
     root.split('/').next().unwrap_or(root)
 }
 
+fn is_empty(folder: &Path) -> io::Result<bool> {
+    let folder = Dir::open_ambient_dir(folder, ambient_authority())?;
+    Ok(folder.entries()?.next().is_none())
+}
+
+/// Moves what lies where a worktree was cut off out of its way: it may be more than git left, and
+/// goes with the workspace.
+fn keep_aside(top: &OwnedFd, root: &Path) -> io::Result<()> {
+    if is_empty(root).unwrap_or(true) {
+        return Ok(());
+    }
+    let name = root.file_name().unwrap_or_default();
+    for number in 1..=1000 {
+        let aside = format!("cut-off-{number}");
+        match renameat_with(top, name, top, &aside, RenameFlags::NOREPLACE) {
+            Ok(()) => {
+                tracing::warn!(root = %root.display(), aside, "moved aside what was cut off");
+                return Ok(());
+            }
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(io::Error::other("too many of them were cut off"))
+}
+
 impl Files {
     /// Looks at a repository that a workspace is to be a worktree of. Calls block, here and below.
     ///
@@ -96,21 +124,36 @@ impl Files {
         self.alone.alone(&format!("making {root}"), || {
             let at = self.worktree_root(root)?;
             let repository = repository(&self.git, git)?;
-            let mark = mark(&at);
+            let (mark, name) = (mark(&at), worktree(git, &at).name);
             let failed = |error| Error::Io { path: mark.clone(), error };
-            if mark.exists() {
-                repository.clear(&at, &worktree(git, &at))?;
-            }
             let top = self.make_root(folder_of(root)).map_err(failed)?;
+            if mark.exists() {
+                keep_aside(&top, &at).map_err(failed)?;
+                repository.clear(&at, &worktree(git, &at))?;
+            } else if !is_empty(&at).unwrap_or(true) {
+                // It is not to be taken for one that was cut off.
+                return Self::make_worktree(&repository, git, &at, &name);
+            }
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let made = openat(&top, MARK, flags, Mode::RUSR | Mode::WUSR);
             made.map_err(|error| failed(error.into()))?;
-            let made = repository.add_worktree(&at, &git.branch)?;
-            if made.name != worktree(git, &at).name {
-                return Err(Error::RootTaken { root: at, repository: PathBuf::from(&git.repo) });
-            }
-            unlinkat(&top, MARK, AtFlags::empty()).map_err(|error| failed(error.into()))
+            let made = Self::make_worktree(&repository, git, &at, &name);
+            // It stays only where a kill cuts this off.
+            let removed = unlinkat(&top, MARK, AtFlags::empty());
+            made.and(removed.map_err(|error| failed(error.into())))
         })
+    }
+
+    fn make_worktree(
+        repository: &Repository,
+        git: &Git,
+        at: &Path,
+        name: &str,
+    ) -> Result<(), Error> {
+        if repository.add_worktree(at, &git.branch)?.name == name {
+            return Ok(());
+        }
+        Err(Error::RootTaken { root: at.to_owned(), repository: PathBuf::from(&git.repo) })
     }
 
     /// How far the making of a worktree came. One that its owner removed was made: its repository
@@ -118,9 +161,7 @@ impl Files {
     pub fn made(&self, git: &Git, root: &str) -> Made {
         let Ok(at) = self.worktree_root(root) else { return Made::Whole };
         let known = Path::new(&git.common_dir).join("worktrees").join(worktree(git, &at).name);
-        let folder = Dir::open_ambient_dir(&at, ambient_authority());
-        let is_empty = folder.map(|dir| dir.entries().is_ok_and(|mut all| all.next().is_none()));
-        match is_empty {
+        match is_empty(&at) {
             _ if mark(&at).exists() => Made::InPart,
             Ok(false) => Made::Whole,
             _ if known.exists() => Made::Whole,
