@@ -41,9 +41,9 @@ fn fill(daemon: &Daemon) {
 fn sandboxes(home: &Path, noun: &str, field: &str) -> Value {
     let listed = say(home, &[noun, "list", "-o", "json"]).json();
     let all = listed[field].as_array().unwrap().iter();
-    // Models behind an API are all as the scripts are.
-    let all =
-        all.filter(|one| !["anthropic", "openai"].contains(&one["kind"].as_str().unwrap_or("")));
+    // Other kinds are as one of these is.
+    let is_known = |kind: &Value| kind.is_null() || kind == "program" || kind == "scripted";
+    let all = all.filter(|one| is_known(&one["kind"]));
     all.map(|one| (one["name"].as_str().unwrap().to_owned(), one["sandbox"]["state"].clone()))
         .collect()
 }

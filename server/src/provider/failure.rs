@@ -153,6 +153,7 @@ impl FailureKind {
             ("connection error", FailureKind::Network),
             ("connection to the api was lost", FailureKind::Network),
             ("cannot connect to api", FailureKind::Network),
+            ("connection reset", FailureKind::Network),
         ];
         let lower = text.to_lowercase();
         let said = |found: &[FailureKind]| {
