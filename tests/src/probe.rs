@@ -62,3 +62,10 @@ pub async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
+
+/// How many processes there are whose command line begins so; NUL ends each of its words.
+pub fn processes(begin: &str) -> usize {
+    let all = std::fs::read_dir("/proc").expect("the system has /proc");
+    let lines = all.filter_map(|entry| std::fs::read(entry.ok()?.path().join("cmdline")).ok());
+    lines.filter(|line| line.starts_with(begin.as_bytes())).count()
+}

@@ -16,6 +16,7 @@ use substrat_proto::v1;
 use substrat_proto::v1::exec_request::Request as Asked;
 use substrat_proto::v1::exec_response::Response as Told;
 use substrat_tests::harness::{Client, Daemon, Said, reason, say, say_with};
+use substrat_tests::probe::{eventually, processes};
 use substrat_tests::repo::{self, git};
 use substrat_tests::watch::PATIENCE;
 use tokio::sync::mpsc;
@@ -427,6 +428,25 @@ async fn a_workspace_in_which_a_command_runs_is_not_deleted() {
     assert_eq!(running.exited().await.code, 0);
     drop(running);
     done(&say(&daemon.home, &["workspace", "delete", "ws"]));
+}
+
+#[tokio::test]
+async fn a_command_in_a_workspace_that_its_agent_deletes_ends_and_says_so() {
+    let daemon = with_workspace(&[]);
+    let client = daemon.client().await;
+    let script = r#"fn turn(prompt) { if prompt.contains("make") { create_workspace("lab"); }
+        else { delete_workspace("lab"); } "done" }"#;
+    client.create_in("lead", script, "ws").await;
+    client.ask("lead", "make it").await.unwrap();
+    let command = ["sh", "-c", "echo ready $$; exec sleep 86440"].map(str::to_owned).to_vec();
+    let lab = v1::ExecOpen { workspace: "lab".into(), command, ..Default::default() };
+    let mut running = open(&client, lab).await;
+    running.until("ready").await;
+    client.ask("lead", "delete it").await.unwrap();
+    let told = tokio::time::timeout(PATIENCE, running.told.message()).await.expect("it is told");
+    let refused = told.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::NotFound, "{refused:?}");
+    eventually("the command ends", || processes("sleep\086440") == 0).await;
 }
 
 #[test]

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use substrat_tests::harness::{Daemon, Said, say, substratctl, substratd};
-use substrat_tests::probe::eventually;
+use substrat_tests::probe::{eventually, processes};
 use substrat_tests::repo::{self, git};
 
 fn exec(daemon: &Daemon, workspace: &str, script: &str) -> Said {
@@ -105,9 +105,7 @@ sleep 86439
 "#;
 
 fn sleepers() -> usize {
-    let all = fs::read_dir("/proc").unwrap();
-    let lines = all.filter_map(|entry| fs::read(entry.ok()?.path().join("cmdline")).ok());
-    lines.filter(|line| line.starts_with(b"sleep\x0086439")).count()
+    processes("sleep\086439")
 }
 
 #[test]
@@ -193,8 +191,15 @@ echo begun > "FOLDER/begun"
 sleep 86439
 "#;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_worktree_whose_making_was_cut_off_is_finished_by_the_next_daemon() {
+/// A daemon with that git, and a client that has it make a worktree, which is cut off.
+struct CutOff {
+    _folder: tempfile::TempDir,
+    daemon: Daemon,
+    repo: PathBuf,
+    create: std::process::Child,
+}
+
+fn cut_off() -> CutOff {
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path().join("home");
     let repo = repository(&home);
@@ -210,24 +215,55 @@ async fn a_worktree_whose_making_was_cut_off_is_finished_by_the_next_daemon() {
     let mut command = substratd(&home);
     let path = std::env::var("PATH").unwrap();
     command.env("PATH", format!("{}:{path}", bin.display()));
-    let mut daemon = Daemon::run(&home, command).unwrap();
+    let daemon = Daemon::run(&home, command).unwrap();
     let mut create = substratctl(&home);
     create.args(["workspace", "create", "wt", "--git", repo.to_str().unwrap()]);
-    let mut create = create.stderr(std::process::Stdio::null()).spawn().unwrap();
+    let create = create.stderr(std::process::Stdio::null()).spawn().unwrap();
     let mut said = String::new();
     fs::File::open(&begun).unwrap().read_to_string(&mut said).unwrap();
+    CutOff { _folder: folder, daemon, repo, create }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worktree_whose_making_was_cut_off_is_finished_by_the_next_daemon() {
+    for is_killed in [true, false] {
+        let CutOff { _folder, mut daemon, repo, mut create } = cut_off();
+        if is_killed {
+            daemon.kill();
+        } else {
+            assert!(daemon.stop());
+            assert_eq!(sleepers(), 0);
+            let log = daemon.log();
+            assert!(log.contains("cut off git") && !log.contains("panicked"), "{log}");
+        }
+        create.wait().unwrap();
+        finished_by_the_next(&mut daemon, &repo).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worktree_that_is_being_made_is_not_deleted() {
+    let CutOff { _folder, mut daemon, mut create, .. } = cut_off();
+    for force in [&["--force"][..], &[]] {
+        let said = say(&daemon.home, &[&["workspace", "delete", "wt"], force].concat());
+        assert_eq!(said.code, Some(5), "{said:?}");
+        assert!(said.stderr.contains("its making"), "{said:?}");
+    }
     daemon.kill();
     create.wait().unwrap();
-    let root = root(&daemon);
+}
+
+async fn finished_by_the_next(daemon: &mut Daemon, repo: &Path) {
+    let root = root(daemon);
     assert!(root.join(".git").exists() && !root.join("first").exists());
     daemon.start_again();
     eventually("it is finished", || {
         !root.with_file_name("making").exists() && root.join("first").exists()
     })
     .await;
-    assert_eq!(done(&exec(&daemon, "wt", "git status --short; cat first")), "first");
-    done(&say(&home, &["workspace", "delete", "wt"]));
-    assert_eq!(git(&repo, &["branch", "--format=%(refname:short)"]), "main\n");
+    assert_eq!(done(&exec(daemon, "wt", "git status --short; cat first")), "first");
+    done(&say(&daemon.home, &["workspace", "delete", "wt"]));
+    assert_eq!(git(repo, &["branch", "--format=%(refname:short)"]), "main\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]

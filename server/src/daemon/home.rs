@@ -81,6 +81,8 @@ pub enum HomeError {
 /// A home that this process has for itself, as long as this lives.
 pub struct Home {
     path: PathBuf,
+    /// Whether it was made when it was taken.
+    made: bool,
     _lock: File,
 }
 
@@ -88,6 +90,7 @@ impl Home {
     /// Makes the home if it is not there, checks whose it is, and takes it.
     pub fn take(path: &Path, version: &str) -> Result<Self, HomeError> {
         let failed = |error| HomeError::Io { path: path.to_owned(), error };
+        let made = !path.exists();
         match fs::DirBuilder::new().mode(0o700).recursive(true).create(path) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                 return Err(HomeError::NotAFolder { path: path.to_owned() });
@@ -97,7 +100,16 @@ impl Home {
         check(path)?;
         let path = path.canonicalize().map_err(failed)?;
         let lock = lock(&path, version)?;
-        Ok(Self { path, _lock: lock })
+        Ok(Self { path, made, _lock: lock })
+    }
+
+    /// Leaves nothing of a home that was made only to be refused.
+    pub fn leave(self) {
+        if self.made {
+            // What cannot be removed is an empty folder.
+            let _ = fs::remove_file(self.path.join(LOCK));
+            let _ = fs::remove_dir(&self.path);
+        }
     }
 
     /// Its absolute path.
@@ -159,13 +171,15 @@ fn check(path: &Path) -> Result<(), HomeError> {
     Ok(())
 }
 
+/// The file that is locked.
+const LOCK: &str = "substratd.lock";
 /// How long the lock of a daemon that is gone is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Takes the lock of a home, and writes into it who has it: process id and version. The lock goes
 /// with the process, however that ends.
 fn lock(home: &Path, version: &str) -> Result<File, HomeError> {
-    let path = home.join("substratd.lock");
+    let path = home.join(LOCK);
     let failed = |error| HomeError::Io { path: path.clone(), error };
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
@@ -211,7 +225,17 @@ mod tests {
             other => panic!("{other:?}"),
         }
         drop(home);
-        Home::take(&path, "1").unwrap();
+        let home = Home::take(&path, "1").unwrap();
+        home.leave();
+        assert!(path.is_dir(), "it was there before");
+    }
+
+    #[test]
+    fn a_home_that_was_made_only_to_be_refused_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("home");
+        Home::take(&path, "1").unwrap().leave();
+        assert!(!path.exists());
     }
 
     #[test]

@@ -108,12 +108,19 @@ fn io(what: &'static str) -> impl FnOnce(std::io::Error) -> RunError {
     move |error| RunError::Io { what, error }
 }
 
+/// How long git that makes or removes a worktree may take when the daemon stops.
+const FINISH: Duration = Duration::from_secs(5);
+
 /// Runs a daemon until it is told to stop.
 pub fn run(options: &Options) -> Result<(), RunError> {
     // Whatever this process creates is its owner's alone.
     let umask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     let home = Home::take(&options.home, crate::VERSION)?;
     let config = Config::load(home.path(), environment(), &options.set)?;
+    if let Err(error) = check_hidden(&home, &config, options.socket.as_deref()) {
+        home.leave();
+        return Err(error);
+    }
     let log = if options.background {
         // Leads its own session, so that no terminal takes it along. Fails only for a leader,
         // which it then is.
@@ -246,7 +253,6 @@ async fn serve(
     umask: rustix::fs::Mode,
     stderr: Option<std::fs::File>,
 ) -> Result<(), RunError> {
-    check_hidden(home, config, options.socket.as_deref())?;
     let files = Files::new(home.path().join("workspaces"), home.path());
     let files = files.hiding(options.socket.as_deref());
     let socket = options.socket.clone().unwrap_or_else(|| home.path().join("substratd.sock"));
@@ -288,6 +294,7 @@ async fn serve(
     let (engine, handle) = Engine::new(state, effects, policy, Box::new(ids), archive, parts);
     live.tell(handle.clone());
     let about = about(home, live.clone(), config, launcher.clone(), (report, took), tail);
+    let made = files.clone();
     let api = Api::new(handle.clone(), files, launcher.clone(), about);
     let mut beside = std::pin::pin!(beside(&launcher, api.clone()));
     let (stop, stopped) = oneshot::channel::<()>();
@@ -314,16 +321,17 @@ async fn serve(
     // Streams that watch end with the server; they get a moment to say goodbye.
     let _ = stop.send(());
     let _ = tokio::time::timeout(Duration::from_millis(500), server).await;
-    close(journal_handle, worker_handle).await?;
+    close(journal_handle, worker_handle, made).await?;
     tracing::info!(sequence, "stopped cleanly");
     Ok(())
 }
 
-/// Has what is durable written where it belongs, and ends its threads.
-async fn close(journal: Journal, worker: Worker) -> Result<(), RunError> {
+/// Has what is durable written where it belongs, and ends its threads and the daemon's own git.
+async fn close(journal: Journal, worker: Worker, files: Files) -> Result<(), RunError> {
     let closing = tokio::task::spawn_blocking(move || {
         worker.close();
         journal.close();
+        files.finish(FINISH);
     });
     closing.await.map_err(|error| RunError::Serve(error.to_string()))
 }

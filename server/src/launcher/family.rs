@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,6 +35,8 @@ static ADOPTS: AtomicBool = AtomicBool::new(false);
 static STARTING: RwLock<()> = RwLock::new(());
 /// Children that were started, by their numbers.
 static OWN: Mutex<BTreeMap<i32, Own>> = Mutex::new(BTreeMap::new());
+/// Held by who signals or reaps a stranger it has just found: its number is not another's meanwhile.
+static REAPING: Mutex<()> = Mutex::new(());
 /// First processes of launches without a sandbox that nobody waits for any more.
 static LEFT: Mutex<Vec<Child>> = Mutex::new(Vec::new());
 
@@ -133,7 +136,7 @@ pub(super) fn leave(child: Child) {
 pub(super) fn end_strangers() {
     let begun = Instant::now();
     loop {
-        let found = strangers();
+        let (found, open) = kill_strangers();
         if found.is_empty() {
             return;
         }
@@ -141,22 +144,30 @@ pub(super) fn end_strangers() {
             tracing::error!(pids = ?found, "what a killed launch left does not end");
             return;
         }
-        let running = found.iter().filter(|pid| !is_zombie(**pid)).count();
-        if running > 0 {
-            tracing::warn!(processes = running, "ending what a killed launch left");
-        }
-        for pid in &found {
-            // One that has ended meanwhile is what is wanted. Its number is not another's before
-            // it was waited for.
-            let _ = kill_process(*pid, Signal::KILL);
-        }
-        for pid in found {
-            if let Ok(open) = pidfd_open(pid, PidfdFlags::empty()) {
-                wait_for(&open);
-            }
-            let _ = waitpid(Some(pid), WaitOptions::NOHANG);
+        for open in open {
+            wait_for(&open);
+            let _reaping = lock(&REAPING);
+            let _ =
+                waitid(WaitId::PidFd(open.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
         }
     }
+}
+
+/// Kills all that fell to the daemon. Returns what it is, and what to wait for it with.
+fn kill_strangers() -> (Vec<Pid>, Vec<OwnedFd>) {
+    let _reaping = lock(&REAPING);
+    let found = strangers();
+    let running = found.iter().filter(|pid| !is_zombie(**pid)).count();
+    if running > 0 {
+        tracing::warn!(processes = running, "ending what a killed launch left");
+    }
+    let killed = found.iter().filter_map(|pid| {
+        // One that has ended meanwhile is what is wanted.
+        let _ = kill_process(*pid, Signal::KILL);
+        pidfd_open(*pid, PidfdFlags::empty()).ok()
+    });
+    let killed = killed.collect();
+    (found, killed)
 }
 
 /// Whether a child was killed for which nobody has waited yet: who reads what it wrote first waits
@@ -169,8 +180,11 @@ fn is_killed(pid: i32) -> bool {
 
 /// Waits for what has ended and for what nobody else waits. Returns whether a launch was killed.
 fn tidy() -> bool {
-    for pid in strangers().into_iter().filter(|pid| is_zombie(*pid)) {
-        let _ = waitpid(Some(pid), WaitOptions::NOHANG);
+    {
+        let _reaping = lock(&REAPING);
+        for pid in strangers().into_iter().filter(|pid| is_zombie(*pid)) {
+            let _ = waitpid(Some(pid), WaitOptions::NOHANG);
+        }
     }
     let mut killed = lock(&OWN).iter().any(|(pid, own)| own.keeps && is_killed(*pid));
     lock(&LEFT).retain_mut(|child| match child.try_wait() {

@@ -9,10 +9,13 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::pin::pin;
+use std::time::Duration;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::unix::pipe;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::control::Setup;
 use super::leftovers::{Records, Whose};
@@ -21,6 +24,9 @@ use super::process::Waiting;
 use super::{Error, Exit};
 use crate::workspace::git::{Command, Output, Run, RunError};
 
+/// How long the end of what is cut off is waited for.
+const STOP: Duration = Duration::from_secs(2);
+
 /// Runs commands outside of every sandbox.
 #[derive(Debug)]
 pub(super) struct Outside {
@@ -28,11 +34,14 @@ pub(super) struct Outside {
     program: PathBuf,
     /// The user's: what they make in a repository is the user's own.
     umask: Mode,
+    stopping: CancellationToken,
+    running: TaskTracker,
 }
 
 impl Outside {
     pub(super) fn new(records: Records, program: PathBuf, umask: Mode) -> Self {
-        Self { records, program, umask }
+        let (stopping, running) = (CancellationToken::new(), TaskTracker::new());
+        Self { records, program, umask, stopping, running }
     }
 
     async fn to_its_end(&self, command: &Command) -> Result<Output, RunError> {
@@ -74,7 +83,27 @@ impl Run for Outside {
             // To init it would look as if the program were not there.
             return Err(io::Error::from(io::ErrorKind::NotFound).into());
         }
-        runtime.block_on(pin!(self.to_its_end(command)))
+        let running = self.running.token();
+        let ended = self.stopping.run_until_cancelled(self.to_its_end(command));
+        let ended = runtime.block_on(pin!(ended));
+        drop(running);
+        match ended {
+            Some(ended) => ended,
+            None => loop {
+                std::thread::park();
+            },
+        }
+    }
+
+    fn stop(&self) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        self.stopping.cancel();
+        self.running.close();
+        // What is dropped is killed.
+        let dropped = async { tokio::time::timeout(STOP, self.running.wait()).await };
+        if runtime.block_on(dropped).is_err() {
+            tracing::warn!("git that runs is left to the next daemon");
+        }
     }
 }
 

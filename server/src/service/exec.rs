@@ -1,10 +1,8 @@
 //! ExecService: commands that people run where agents work.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream};
+use futures_util::{FutureExt, StreamExt};
 use substrat_proto::v1;
 use substrat_proto::v1::exec_request::Request as Asked;
 use substrat_proto::v1::exec_response::Response as Told;
@@ -15,12 +13,13 @@ use tokio::sync::mpsc;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::status::{Reason, invalid, not_launched, refused, rejected, status};
+use super::uses::InUse;
 use super::{Api, request};
 use crate::engine::Handle;
 use crate::launcher::limits::Hit;
 use crate::launcher::{Ends, Exit, Launch, Launched, Process, Terminal};
 use crate::model::{
-    Command, Name, Rejection, WorkspaceId, World, check_environment, workspace_path,
+    Command, Event, Name, Rejection, State, WorkspaceId, World, check_environment, workspace_path,
 };
 
 /// Bytes of output in one response.
@@ -41,13 +40,17 @@ impl ExecService for Api {
         let Some(Asked::Open(open)) = first else {
             return Err(invalid("the first request of Exec must be an open"));
         };
-        let (launch, workspace) = self.launch_of(open).await?;
-        let in_use = self.execs.enter(workspace).ok_or_else(|| being_deleted(&workspace))?;
+        let (_, workspace) = self.world_of(open.workspace.clone(), open.agent.clone()).await?;
+        let in_use = self.uses.enter(workspace).ok_or_else(|| being_deleted(&workspace))?;
+        // What is looked at before it counts may be gone by then.
+        let launch =
+            self.launch_of(v1::ExecOpen { workspace: workspace.to_string(), ..open }).await?;
         tracing::info!(program = launch.argv.first(), "a command is run for a user");
         let shared = launch.world.as_ref().map_or(workspace, |world| world.workspace);
         let launched = self.launcher.start(launch).await.map_err(|no| not_launched(&no))?;
         let told = Hits { engine: self.engine.clone(), workspace: shared, all: Vec::new() };
-        let running = Running::new(launched, requests, told, in_use);
+        let deleted = until_deleted(self.engine.clone(), workspace).boxed();
+        let running = Running::new(launched, requests, told, (in_use, deleted));
         let told = stream::unfold(Some(running), |running| async {
             let mut running = running?;
             match running.next().await {
@@ -64,24 +67,23 @@ impl ExecService for Api {
 }
 
 impl Api {
-    /// What is to be run, and in which workspace.
-    async fn launch_of(&self, open: v1::ExecOpen) -> Result<(Launch, WorkspaceId), Status> {
+    /// What is to be run.
+    async fn launch_of(&self, open: v1::ExecOpen) -> Result<Launch, Status> {
         if open.command.is_empty() || open.command.iter().any(|word| word.contains('\0')) {
             return Err(invalid("command must name a program, and hold no NUL"));
         }
         check_environment(&open.environment).map_err(|no| bad_variables(&no))?;
         let terminal = open.terminal.map(|size| size_of(&size)).transpose()?;
         let dir = workspace_path(&open.directory).map_err(|no| rejected(&no))?;
-        let (world, workspace) = self.world_of(open.workspace, open.agent).await?;
-        let launch = Launch {
+        let (world, _) = self.world_of(open.workspace, open.agent).await?;
+        Ok(Launch {
             argv: open.command,
             env: open.environment.into_iter().collect(),
             world: Some(world),
             dir,
             terminal,
             ..Launch::default()
-        };
-        Ok((launch, workspace))
+        })
     }
 
     /// What is seen in a workspace, by an agent of it or by one who may do everything.
@@ -92,7 +94,7 @@ impl Api {
     ) -> Result<(World, WorkspaceId), Status> {
         let found = match request::given(agent) {
             None => {
-                let read = move |state: &crate::model::State| {
+                let read = move |state: &State| {
                     let workspace = state.resolve_workspace(&workspace)?;
                     Ok((state.workspace_world(workspace), workspace.id))
                 };
@@ -100,7 +102,7 @@ impl Api {
             }
             Some(agent) => {
                 let named = request::given(workspace);
-                let read = move |state: &crate::model::State, agent: &crate::model::Agent| {
+                let read = move |state: &State, agent: &crate::model::Agent| {
                     let none = || Rejection::NoWorkspace { name: agent.name.clone() };
                     let named = named.map(|named| state.resolve_workspace(&named)).transpose()?;
                     match named {
@@ -139,77 +141,6 @@ fn being_deleted(workspace: &WorkspaceId) -> Status {
     rejected(&Rejection::WorkspaceInUse { name, by })
 }
 
-/// In which workspaces commands run, and which are being deleted.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Execs(Arc<Mutex<Use>>);
-
-#[derive(Debug, Default)]
-struct Use {
-    counts: BTreeMap<WorkspaceId, usize>,
-    closed: BTreeSet<WorkspaceId>,
-}
-
-impl Execs {
-    fn lock(&self) -> MutexGuard<'_, Use> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Counts one until what is returned is dropped; none if the workspace is being deleted.
-    fn enter(&self, workspace: WorkspaceId) -> Option<InUse> {
-        let mut used = self.lock();
-        if used.closed.contains(&workspace) {
-            return None;
-        }
-        *used.counts.entry(workspace).or_default() += 1;
-        Some(InUse { execs: self.clone(), workspace })
-    }
-
-    /// Lets no command begin in these until what is returned is dropped; none if one runs there,
-    /// or they are closed already.
-    pub(super) fn close(&self, workspaces: Vec<WorkspaceId>) -> Option<Closed> {
-        let mut used = self.lock();
-        let is_used = |id| used.counts.contains_key(id) || used.closed.contains(id);
-        if workspaces.iter().any(is_used) {
-            return None;
-        }
-        used.closed.extend(&workspaces);
-        Some(Closed { execs: self.clone(), workspaces })
-    }
-}
-
-/// Workspaces in which no command begins.
-pub(super) struct Closed {
-    execs: Execs,
-    workspaces: Vec<WorkspaceId>,
-}
-
-impl Drop for Closed {
-    fn drop(&mut self) {
-        let mut used = self.execs.lock();
-        for id in &self.workspaces {
-            used.closed.remove(id);
-        }
-    }
-}
-
-/// A command that counts.
-struct InUse {
-    execs: Execs,
-    workspace: WorkspaceId,
-}
-
-impl Drop for InUse {
-    fn drop(&mut self) {
-        let mut used = self.execs.lock();
-        if let Some(count) = used.counts.get_mut(&self.workspace) {
-            *count -= 1;
-            if *count == 0 {
-                used.counts.remove(&self.workspace);
-            }
-        }
-    }
-}
-
 /// Where a command reads and writes.
 enum Streams {
     Pipes {
@@ -237,6 +168,7 @@ struct Running {
     started: Option<v1::ExecStarted>,
     waiting: mpsc::Receiver<Hit>,
     hits: Hits,
+    deleted: BoxFuture<'static, Rejection>,
     _in_use: InUse,
 }
 
@@ -276,7 +208,7 @@ impl Running {
         launched: Launched,
         requests: Streaming<v1::ExecRequest>,
         hits: Hits,
-        in_use: InUse,
+        (in_use, deleted): (InUse, BoxFuture<'static, Rejection>),
     ) -> Self {
         let Launched { mut process, ends, unsandboxed, .. } = launched;
         let streams = match ends {
@@ -289,7 +221,7 @@ impl Running {
         let started = Some(v1::ExecStarted { pid: process.pid(), unsandboxed_reason });
         let waiting = process.take_hits();
         let (requests, input) = (Some(requests), Vec::new());
-        Self { process, streams, requests, input, started, waiting, hits, _in_use: in_use }
+        Self { process, streams, requests, input, started, waiting, hits, deleted, _in_use: in_use }
     }
 
     async fn next(&mut self) -> Result<Told, Status> {
@@ -302,6 +234,8 @@ impl Running {
                 woken = self.streams.next(&mut self.input) => woken,
                 exit = self.process.wait(), if self.streams.are_silent() => Woken::Exited(exit),
                 Some(hit) = self.waiting.recv() => Woken::Hit(hit),
+                // What runs ends with this.
+                gone = &mut self.deleted => return Err(rejected(&gone)),
                 request = next_request(&mut self.requests), if takes_input => {
                     Woken::Request(request)
                 }
@@ -363,6 +297,42 @@ impl Running {
         let limits_hit = self.hits.all.iter().map(|hit| hit.detail.clone()).collect();
         v1::ExecExited { code, signal, limits_hit }
     }
+}
+
+/// Waits until a workspace is deleted: an agent that manages it need not ask who is in it.
+async fn until_deleted(engine: Handle, workspace: WorkspaceId) -> Rejection {
+    let mut news = engine.feed().watch();
+    let mut seen = engine.feed().last();
+    loop {
+        let found = move |state: &State| state.resolve_workspace(&workspace.to_string()).map(drop);
+        match engine.read(found).await {
+            Ok(Ok(())) => {}
+            Ok(Err(gone)) => return gone,
+            // The daemon ends, and all that runs with it.
+            Err(_) => std::future::pending().await,
+        }
+        while !may_be_deleted(&engine, workspace, &mut seen) {
+            if news.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}
+
+/// Whether the events after one that was seen tell of a deletion, or are too many to look at.
+fn may_be_deleted(engine: &Handle, workspace: WorkspaceId, seen: &mut u64) -> bool {
+    let mut is_deleted = false;
+    let read = engine.feed().read(*seen, |line| {
+        *seen = line.entry.seq;
+        let event = &line.entry.event;
+        is_deleted |=
+            matches!(event, Event::WorkspaceDeleted(data) if data.workspace_id == workspace);
+        true
+    });
+    if read.is_err() {
+        *seen = engine.feed().last();
+    }
+    is_deleted || read.is_err()
 }
 
 async fn next_request(
@@ -448,25 +418,5 @@ async fn write(to: &mut Option<pipe::Sender>, input: &mut Vec<u8>) -> bool {
             true
         }
         Ok(0) | Err(_) => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_workspace_is_used_or_deleted_and_never_both() {
-        let (execs, id) = (Execs::default(), WorkspaceId::from_u128(1));
-        let one = execs.enter(id).expect("it is open");
-        let other = execs.enter(id).expect("it is open");
-        drop(one);
-        assert!(execs.close(vec![id]).is_none(), "a command runs");
-        drop(other);
-        let closed = execs.close(vec![id]).expect("nothing runs");
-        assert!(execs.enter(id).is_none(), "it is being deleted");
-        assert!(execs.close(vec![id]).is_none(), "by one at a time");
-        drop(closed);
-        assert!(execs.enter(id).is_some());
     }
 }

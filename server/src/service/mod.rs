@@ -20,6 +20,7 @@ mod socket;
 mod status;
 mod tool;
 mod turn;
+mod uses;
 mod weave;
 mod workspace;
 
@@ -128,15 +129,15 @@ pub struct Api {
     engine: Handle,
     files: Files,
     launcher: Launcher,
-    execs: exec::Execs,
+    uses: uses::Uses,
     about: Arc<About>,
 }
 
 impl Api {
     /// The services of an engine.
     pub fn new(engine: Handle, files: Files, launcher: Launcher, about: About) -> Self {
-        let execs = exec::Execs::default();
-        Self { engine, files, launcher, execs, about: Arc::new(about) }
+        let uses = uses::Uses::default();
+        Self { engine, files, launcher, uses, about: Arc::new(about) }
     }
 
     /// Serves until `stop` resolves, and then until the running requests have ended.

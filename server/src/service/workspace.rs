@@ -6,8 +6,8 @@ use substrat_proto::v1;
 use substrat_proto::v1::workspace_service_server::WorkspaceService;
 use tonic::{Request, Response, Status};
 
-use super::exec::Closed;
 use super::status::{bug, git_failed, invalid, refused, rejected, work_left};
+use super::uses::Closed;
 use super::{Api, folder, request};
 use crate::model::{
     Access, Command, Git, Look, NewView, NewWorkspace, Outcome, Rejection, State, WorkspaceId,
@@ -21,23 +21,50 @@ impl Api {
 
     /// The folder is made behind the record; who is told of the workspace finds it there.
     async fn make_folder(&self, id: WorkspaceId) -> Result<(), Status> {
-        let root = move |state: &State| {
-            state.workspace(id).map(|found| (found.root.clone(), found.git.clone()))
-        };
-        let root = self.engine.read(root).await.map_err(|no| refused(&no))?;
-        if let Some((root, git)) = root {
-            let files = self.files.clone();
-            let made = tokio::task::spawn_blocking(move || match git {
+        // Users delete none whose folder is being made. Agents can.
+        let _making = self.uses.enter(id);
+        let (root, git) = self.root_of(id).await?;
+        let files = self.files.clone();
+        let made = tokio::task::spawn_blocking({
+            let (root, git) = (root.clone(), git.clone());
+            move || match git {
                 Some(git) => files.add_worktree(&git, &root).map_err(|no| git_failed(&no)),
                 None => {
                     // What goes wrong is in the daemon's log, and tried again at the next touch.
                     let _ = files.create_root(&root);
                     Ok(())
                 }
-            });
-            return made.await.map_err(|panic| bug(&panic))?;
+            }
+        });
+        made.await.map_err(|panic| bug(&panic))??;
+        self.keep_made(id, root, git).await
+    }
+
+    /// Removes what was made for a workspace that was deleted meanwhile: its deletion has found
+    /// nothing to remove, or not all.
+    pub(super) async fn keep_made(
+        &self,
+        id: WorkspaceId,
+        root: String,
+        git: Option<Git>,
+    ) -> Result<(), Status> {
+        let there = self.engine.read(move |state| state.workspace(id).is_some());
+        // One whose engine is gone is there all the same.
+        if there.await.map_err(|no| refused(&no))? {
+            return Ok(());
         }
-        Ok(())
+        self.remove_folder(id, root, git).await;
+        self.root_of(id).await.map(drop)
+    }
+
+    /// The root of a workspace, and the worktree that it is.
+    async fn root_of(&self, id: WorkspaceId) -> Result<(String, Option<Git>), Status> {
+        let root = move |state: &State| {
+            let found = state.resolve_workspace(&id.to_string())?;
+            Ok((found.root.clone(), found.git.clone()))
+        };
+        let found = self.engine.read(root).await.map_err(|no| refused(&no))?;
+        found.map_err(|no| rejected(&no))
     }
 
     /// Removes the folder of a workspace that is deleted. Returns what is left of it, in words.
@@ -143,8 +170,8 @@ impl Api {
             Some((found.name.clone(), ids))
         });
         let Some((name, ids)) = found.await.map_err(|no| refused(&no))? else { return Ok(None) };
-        let closed = self.execs.close(ids).ok_or_else(|| {
-            let by = "a command that runs in it, or another deletion".to_owned();
+        let closed = self.uses.close(ids).ok_or_else(|| {
+            let by = "a command that runs in it, its making, or another deletion".to_owned();
             rejected(&Rejection::WorkspaceInUse { name, by })
         })?;
         Ok(Some(closed))
@@ -256,7 +283,9 @@ impl WorkspaceService for Api {
             // One that cannot be made is not there.
             let workspace = id.to_string();
             let undo = Command::DeleteWorkspace { workspace, force: true };
-            self.change_workspace(undo, None).await?;
+            if let Err(error) = self.change_workspace(undo, None).await {
+                tracing::warn!(workspace = %id, %error, "was not made, and could not be deleted");
+            }
             return Err(no);
         }
         Ok(Response::new(v1::CreateWorkspaceResponse { workspace: Some(workspace) }))

@@ -2,12 +2,15 @@
 //! the same repository or the same folder.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// A lock for each name in use. Clones are the same locks.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Locks {
     all: Arc<Mutex<BTreeMap<String, Arc<Mutex<()>>>>>,
+    /// Told when nobody does anything.
+    idle: Arc<Condvar>,
 }
 
 impl Locks {
@@ -23,8 +26,17 @@ impl Locks {
         // Who has a clone is in line for it.
         if all.get(name).is_some_and(|lock| Arc::strong_count(lock) == 1) {
             all.remove(name);
+            if all.is_empty() {
+                self.idle.notify_all();
+            }
         }
         done
+    }
+
+    /// Waits until nobody does anything, for so long at most. Returns whether that is so.
+    pub(super) fn settle(&self, patience: Duration) -> bool {
+        let waited = self.idle.wait_timeout_while(self.all(), patience, |all| !all.is_empty());
+        waited.unwrap_or_else(PoisonError::into_inner).0.is_empty()
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Mutex<()>>>> {
@@ -47,6 +59,22 @@ mod tests {
             locks.alone("b", || both.wait());
         });
         assert!(locks.all().is_empty());
+    }
+
+    #[test]
+    fn who_settles_waits_for_all() {
+        let (locks, inside) = (Locks::default(), Barrier::new(2));
+        assert!(locks.settle(Duration::ZERO));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                locks.alone("a", || {
+                    inside.wait();
+                    assert!(!locks.settle(Duration::ZERO));
+                });
+            });
+            inside.wait();
+            assert!(locks.settle(Duration::MAX));
+        });
     }
 
     #[test]

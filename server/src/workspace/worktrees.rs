@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
@@ -121,7 +122,7 @@ impl Files {
     ///
     /// What git can say against it.
     pub fn add_worktree(&self, git: &Git, root: &str) -> Result<(), Error> {
-        self.alone.alone(&format!("making {root}"), || {
+        self.alone.alone(folder_of(root), || {
             let at = self.worktree_root(root)?;
             let repository = repository(&self.git, git)?;
             let (mark, name) = (mark(&at), worktree(git, &at).name);
@@ -170,6 +171,15 @@ impl Files {
         }
     }
 
+    /// Waits for what is being made and removed, for so long at most, and cuts off the rest as a
+    /// kill does: the next daemon finishes what it finds.
+    pub fn finish(&self, patience: Duration) {
+        if !self.alone.settle(patience) {
+            tracing::warn!("cut off git, which makes or removes a worktree");
+        }
+        self.git.stop();
+    }
+
     /// What would be lost with a worktree.
     ///
     /// # Errors
@@ -189,10 +199,10 @@ impl Files {
     /// What git or the disk said.
     pub fn remove_workspace(&self, root: &str, git: Option<&Git>) -> io::Result<Option<String>> {
         // The roots of children lie in that of their parent. No name of a folder has a slash.
-        let removed = || self.alone.alone(folder_of(root), || self.remove_root(root));
-        let Some(git) = git else { return removed().map(|()| None) };
-        self.alone.alone(&git.common_dir, || {
-            let left = match self.remove_worktree(git, root) {
+        self.alone.alone(folder_of(root), || {
+            let Some(git) = git else { return self.remove_root(root).map(|()| None) };
+            let removed = || self.remove_worktree(git, root);
+            let left = match self.alone.alone(&git.common_dir, removed) {
                 Ok(gone) => {
                     if !gone.kept.is_empty() {
                         tracing::info!(root, kept = ?gone.kept, "kept branches");
@@ -207,7 +217,7 @@ impl Files {
                     Some(format!("its repository still knows the worktree: {error}; {next}"))
                 }
             };
-            removed().map(|()| left)
+            self.remove_root(root).map(|()| left)
         })
     }
 

@@ -57,6 +57,10 @@ pub trait Run: std::fmt::Debug + Send + Sync {
     ///
     /// [`RunError`]; a command that ran and failed is none.
     fn run(&self, command: &Command) -> Result<Output, RunError>;
+
+    /// Ends what runs. Who waits for it, or asks for more, waits until the process ends: to go on
+    /// would take for a failure what was cut off.
+    fn stop(&self) {}
 }
 
 /// Runs nothing: where there is nobody to start processes.

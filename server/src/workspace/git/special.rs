@@ -1,4 +1,5 @@
-//! Pipes and devices where git reads files: it would wait for them without end.
+//! Pipes and devices where git reads files: it would wait for them without end. A link to a folder
+//! can lead to one that is full of them.
 //!
 //! Agents can make pipes in a worktree, and in what git keeps about it and its branch. Sockets are
 //! left alone: opening one fails at once.
@@ -21,39 +22,38 @@ const READ: [&str; 3] = [".gitignore", ".gitattributes", ".gitmodules"];
 /// What git reads of a folder to see whether it is a repository.
 const MARKS: [&str; 4] = ["HEAD", "config", "commondir", "packed-refs"];
 
-/// What to do with a folder or file of a walk.
+/// What a walk finds.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Look {
-    Read,
-    Pass,
+enum Kind {
+    Folder,
+    /// A symbolic link to a folder.
+    Way,
+    /// Anything else.
+    File,
 }
 
 /// Looks for what git would wait for in all that it reads of a repository itself.
 pub(super) fn check_shared(common_dir: &Path) -> Result<(), Error> {
-    each(common_dir, |_, is_dir| if is_dir { Look::Pass } else { Look::Read })?;
+    each(common_dir, |_, kind| kind == Kind::File)?;
     for folder in ["refs", "logs", "info", "objects/info"] {
         check_folder(&common_dir.join(folder))?;
     }
     let is_fan = |path: &Path| matches!(path.as_os_str().as_bytes(), [a, b] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit());
-    each(&common_dir.join("objects"), |path, is_dir| match is_dir {
-        true if is_fan(path) => Look::Read,
-        true => Look::Pass,
-        false => Look::Read,
-    })
+    each(&common_dir.join("objects"), |path, kind| kind == Kind::File || is_fan(path))
 }
 
 /// Looks for it in all that a folder of git's holds.
 pub(super) fn check_folder(folder: &Path) -> Result<(), Error> {
-    each(folder, |_, _| Look::Read)
+    each(folder, |_, _| true)
 }
 
 /// Looks for it in what git reads of the files of a worktree.
 pub(super) fn check_files(root: &Path) -> Result<(), Error> {
-    each(root, |path, is_dir| {
+    each(root, |path, kind| {
         let is_read = path.file_name().is_some_and(|name| READ.iter().any(|read| name == *read));
         // A repository within: git asks it for its commit.
         let is_within = path.iter().any(|part| part == ".git");
-        if is_dir || is_read || is_within { Look::Read } else { Look::Pass }
+        kind == Kind::Folder || is_read || is_within
     })
 }
 
@@ -70,15 +70,19 @@ pub(super) fn check_way(folder: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Goes through a folder and those in it that `look` has read, and checks what else it has read.
-/// What is not there, or no folder any more, holds nothing.
-fn each(top: &Path, look: impl Fn(&Path, bool) -> Look) -> Result<(), Error> {
+/// Goes through a folder and those in it that git has `read`, and checks what else it has read.
+/// What is not there, or no folder any more, holds nothing. git goes through links to folders,
+/// which may lead anywhere, and nobody needs one there.
+fn each(top: &Path, read: impl Fn(&Path, Kind) -> bool) -> Result<(), Error> {
     let failed = |path: &Path| {
         let path = top.join(path);
         move |error: io::Error| Error::Io { path, error }
     };
+    let way =
+        |path: &Path| Err(Error::Special { path: top.join(path), what: "a link to a folder" });
     let dir = match open_dir(top) {
         Ok(dir) => dir,
+        Err(_) if top.is_symlink() && top.is_dir() => return way(Path::new("")),
         Err(_) => return Ok(()),
     };
     let mut folders = vec![PathBuf::new()];
@@ -92,18 +96,28 @@ fn each(top: &Path, look: impl Fn(&Path, bool) -> Look) -> Result<(), Error> {
             if path.as_os_str().len() > MAX_PATH {
                 continue;
             }
-            let kind = entry.file_type().map_err(failed(&path))?;
-            if look(&path, kind.is_dir()) == Look::Pass || kind.is_file() {
+            let found = entry.file_type().map_err(failed(&path))?;
+            let kind = match found {
+                found if found.is_dir() => Kind::Folder,
+                found if found.is_symlink() && leads_to_folder(&dir, &path) => Kind::Way,
+                _ => Kind::File,
+            };
+            if !read(&path, kind) || found.is_file() {
                 continue;
             }
-            if kind.is_dir() {
-                folders.push(path);
-            } else {
-                check_one(&dir, &path, top)?;
+            match kind {
+                Kind::Folder => folders.push(path),
+                Kind::Way => return way(&path),
+                Kind::File => check_one(&dir, &path, top)?,
             }
         }
     }
     Ok(())
+}
+
+fn leads_to_folder(dir: &OwnedFd, path: &Path) -> bool {
+    let there = statat(dir.as_fd(), path, AtFlags::empty());
+    there.is_ok_and(|there| FileType::from_raw_mode(there.st_mode) == FileType::Directory)
 }
 
 /// Checks a file of a folder, through links.

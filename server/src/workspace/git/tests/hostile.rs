@@ -278,6 +278,59 @@ fn a_pipe_where_git_reads_is_named_and_not_waited_for() {
 }
 
 #[test]
+fn a_link_to_a_folder_where_git_reads_is_named_and_not_followed() {
+    let places = [
+        ("root", "within/.git"),
+        ("admin", "refs/bisect"),
+        ("common", "refs/heads/substrat/w/deep"),
+        ("common", "logs/refs/heads/substrat/w/deep"),
+        ("common", "objects/ab"),
+    ];
+    for (top, place) in places {
+        let trap = Trap::new();
+        let at = match top {
+            "root" => trap.world.root.join(place),
+            "admin" => trap.admin(place),
+            _ => trap.world.repo.join(".git").join(place),
+        };
+        let aside = trap.world.folder.path().join("aside");
+        for name in ["HEAD", "cdef0123456789cdef0123456789cdef012345"] {
+            pipe(&aside.join(name));
+        }
+        fs::create_dir_all(at.parent().unwrap()).unwrap();
+        let _ = fs::remove_dir_all(&at);
+        symlink(&aside, &at).unwrap();
+        let refused = trap.work_left().unwrap_err();
+        let is_named = matches!(&refused, Error::Special { path, .. } if *path == at);
+        assert!(is_named, "{place}: {refused}");
+        let removed = trap.world.remove(&trap.worktree, true);
+        match top {
+            "common" => assert!(matches!(removed, Err(Error::Special { .. })), "{place}"),
+            _ => assert!(removed.is_ok() && !trap.world.root.exists(), "{place}"),
+        }
+    }
+    // Files of a worktree may lie behind one.
+    let trap = Trap::new();
+    symlink(trap.world.folder.path(), trap.world.root.join("elsewhere")).unwrap();
+    assert_eq!(trap.work_left().unwrap().uncommitted, ["elsewhere"]);
+}
+
+#[test]
+fn no_worktree_is_made_in_a_repository_of_links() {
+    for place in ["refs", "objects", "logs", "info", "worktrees"] {
+        let world = World::new();
+        let at = world.repo.join(".git").join(place);
+        let aside = world.folder.path().join("aside");
+        let _ = fs::rename(&at, &aside);
+        fs::create_dir_all(&aside).unwrap();
+        symlink(&aside, &at).unwrap();
+        let refused = world.open().add_worktree(&world.root, BRANCH).unwrap_err();
+        let is_named = matches!(&refused, Error::Special { path, .. } if *path == at);
+        assert!(is_named, "{place}: {refused}");
+    }
+}
+
+#[test]
 fn a_pipe_that_git_does_not_read_stands_against_nothing() {
     let trap = Trap::new();
     pipe(&trap.world.root.join("build/jobs"));
