@@ -8,7 +8,7 @@ use crate::harness::{Client, Daemon};
 
 const HOLD: &str = r#"fn turn(prompt) {
     if messages()[0].text != "hold" { return "heard"; }
-    while list_files("").entries.is_empty() { sleep_ms(20); }
+    while !list_files("").entries.some(|entry| entry.path == "released") { sleep_ms(20); }
     "held"
 }"#;
 const ECHO: &str = r#"fn turn(prompt) { "you said: " + messages()[0].text }"#;
