@@ -22,5 +22,6 @@ pub mod program;
 pub mod remember;
 pub mod repo;
 pub mod team;
+pub mod typing;
 pub mod watch;
 pub mod world;

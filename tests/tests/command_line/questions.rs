@@ -1,6 +1,7 @@
 //! Questions of a real agent, whether it may use a tool of its own.
 
 use substrat_tests::harness::text;
+use substrat_tests::typing::Attach;
 
 use super::{Bench, CLAUDE};
 
@@ -41,4 +42,27 @@ async fn where_nobody_is_there_the_policy_decides() {
     let in_sandbox = was_made(&[], None).await;
     let never = was_made(&["providers.cli.unattended=deny"], None).await;
     assert!(matches!((in_sandbox, never), (Some(true), Some(false)) | (None, None)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_attached_answers_by_typing() {
+    let Some(bench) = Bench::start(CLAUDE, &[]) else { return };
+    let client = bench.client().await;
+    let mut attach = Attach::on_terminal(&bench.daemon, &["agent", "attach", "m"]);
+    let commands =
+        [("/deny not$now", false, "denied"), ("/allow", true, "one"), ("/always", true, "two")];
+    for (number, (typed, made, name)) in commands.into_iter().enumerate() {
+        let call =
+            format!("CALL Bash {{\"command\":\"echo hi > {name}\",\"description\":\"makes it\"}}");
+        client.tell("m", &format!("{call}\nSAY ran {number}")).await;
+        attach.wait_for("/allow, /always or /deny");
+        attach.write(&format!("{}\r", typed.replace('$', " ")));
+        attach.wait_for(&format!("ran {number}"));
+        assert_eq!(bench.root("desk").join(name).exists(), made, "{typed}");
+    }
+    let asked = |event: &substrat_proto::v1::Event| event.r#type == "permission.asked";
+    let events = client.events().await;
+    assert_eq!(events.iter().filter(|event| asked(event)).count(), 3);
+    let denied = events.iter().find(|event| event.r#type == "permission.answered").unwrap();
+    assert_eq!(text(denied, "reason"), "not now", "{denied:?}");
 }
