@@ -182,6 +182,11 @@ impl Stream {
                 let notice = text(message, "message").to_owned();
                 self.turn.push(Activity::Notice(notice));
             }
+            "compact_boundary" => {
+                let tokens = number(&message["compact_metadata"], "pre_tokens");
+                let notice = format!("compacted its conversation, which had {tokens} tokens");
+                self.turn.push(Activity::Notice(notice));
+            }
             _ => self.turn.alive(),
         }
     }

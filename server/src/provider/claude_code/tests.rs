@@ -130,6 +130,15 @@ fn a_message_folded_into_a_turn_has_a_way_but_no_result_of_its_own() {
 }
 
 #[test]
+fn a_compaction_is_noticed() {
+    let metadata = json!({"trigger": "auto", "pre_tokens": 150_000});
+    let line =
+        json!({"type": "system", "subtype": "compact_boundary", "compact_metadata": metadata});
+    let notice = "compacted its conversation, which had 150000 tokens".to_owned();
+    assert_eq!(read(&[line]), [Event::Activity(Activity::Notice(notice))]);
+}
+
+#[test]
 fn each_error_has_its_kind() {
     for (capture, over) in [
         ("claude_err400_rc1", "over failed invalid-request"),

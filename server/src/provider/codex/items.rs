@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::model::Usage;
 use crate::provider::OutputKind;
-use crate::provider::activity::{content, text};
+use crate::provider::activity::{Activity, content, text};
 use crate::provider::failure::{Failed, FailureKind, body};
 use crate::provider::meter::openai;
 use crate::provider::progress::Progress;
@@ -18,6 +18,8 @@ pub(super) enum Item<'a> {
     Tool(String, Value),
     /// Something that went wrong, and did not end the turn.
     Problem(&'a str),
+    /// The conversation was summed up, to fit the model.
+    Compaction,
     /// Anything else.
     Other,
 }
@@ -41,6 +43,7 @@ pub(super) fn item(item: &Value) -> Item<'_> {
         "dynamictoolcall" => Item::Tool(text(item, "tool").to_owned(), part("arguments")),
         "filechange" => Item::Tool("apply_patch".to_owned(), json!({"changes": part("changes")})),
         "websearch" => Item::Tool("web_search".to_owned(), json!({"query": part("query")})),
+        "contextcompaction" => Item::Compaction,
         "error" => Item::Problem(text(item, "message")),
         _ => Item::Other,
     }
@@ -66,9 +69,8 @@ pub(super) fn completed<A, Q>(turn: &mut Progress<A, Q>, value: &Value) {
             let (ok, output) = outcome(value);
             turn.end(id, ok, output);
         }
-        Item::Problem(problem) => {
-            turn.push(crate::provider::activity::Activity::Notice(problem.to_owned()));
-        }
+        Item::Problem(problem) => turn.push(Activity::Notice(problem.to_owned())),
+        Item::Compaction => turn.push(Activity::Notice("compacted its conversation".to_owned())),
         Item::Other => turn.alive(),
     }
 }

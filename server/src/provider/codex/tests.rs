@@ -111,6 +111,15 @@ fn nothing_that_it_writes_breaks_what_is_promised() {
 }
 
 #[test]
+fn a_compaction_is_noticed() {
+    let item = json!({"type": "contextCompaction", "id": "c"});
+    let line = json!({"method": "item/completed", "params": {"threadId": "t", "item": item}});
+    let notice = "compacted its conversation".to_owned();
+    let events = client("").read(&line.to_string());
+    assert_eq!(events, [Event::Activity(Activity::Notice(notice))]);
+}
+
+#[test]
 fn each_error_has_its_kind() {
     for (capture, kind) in [
         ("codex_exec_err400_rc1", "invalid-request"),
