@@ -6,10 +6,11 @@ use super::runner::{Owner, Turn};
 use super::shell::Met;
 use crate::launcher::limits::Hit;
 use crate::model::{
-    AgentId, CallId, Command, Effect, Json, Name, RunCommand, SessionId, Tool, TurnId, World,
+    AgentId, CallId, Command, Effect, Json, Name, RunCommand, SessionId, Told, Tool, TurnId, World,
     recent,
 };
-use crate::provider::Spec;
+use crate::provider::registry::Entry;
+use crate::provider::{Addition, Spec};
 use crate::workspace::Files;
 
 /// Events at the end of a child's log that its parent is shown.
@@ -41,6 +42,9 @@ impl Driver {
                 if !self.runners.start_turn(session, turn) {
                     self.lost(session);
                 }
+            }
+            Effect::AddToTurn { session, turn, message, text } => {
+                self.add_to_turn((session, turn), Addition { message, text });
             }
             Effect::CancelTurn { session, turn } => self.runners.cancel_turn(session, turn),
             Effect::ReturnCall { call, seq, result } => {
@@ -81,6 +85,20 @@ impl Driver {
                 });
             }
         }
+    }
+
+    /// Has a running turn take a message in, or says that it comes with the next one.
+    fn add_to_turn(&self, (session, turn): (SessionId, TurnId), addition: Addition) {
+        let Some(agent) = self.core.state().agent_of(session) else { return };
+        let provider = &agent.session.provider;
+        let can = |entry: Entry| entry.provider.info().capabilities.steering;
+        if self.handle.providers().get(provider).is_some_and(can) {
+            return self.runners.add_to_turn(session, turn, addition);
+        }
+        let text = format!("{provider} takes no message in while it works; it comes next");
+        let told = Command::TellTurn { agent: agent.id, turn, told: Told::Notice(text) };
+        // The receiver is this driver's own.
+        let _ = self.handle.reports.send(Report::Command(told));
     }
 
     /// A session that should be live has no runner.

@@ -13,6 +13,7 @@
 //! the daemon's driver does. Whatever a batch leads to (replies, publication, effects) is released
 //! when it is durable, in order.
 
+mod additions;
 mod attempts;
 mod attendance;
 mod calls;

@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::additions::Additions;
 use super::attempts::{Attempts, Link, Next};
 use super::handle::{Errand, Handle, Report};
 use super::output::TurnOutput;
@@ -27,7 +28,9 @@ use crate::model::{
 };
 use crate::provider::history::{retell, retell_missed};
 use crate::provider::registry::Entry;
-use crate::provider::{Capabilities, Ended, Failure, Instance, Prompt, Provider, Spec, TurnIo};
+use crate::provider::{
+    Addition, Capabilities, Ended, Failure, Instance, Prompt, Provider, Spec, TurnIo,
+};
 
 /// A turn to be run.
 pub(super) struct Turn {
@@ -42,16 +45,25 @@ pub(super) struct Turn {
 }
 
 enum Job {
-    Turn(Turn, CancellationToken),
+    Turn(Turn, CancellationToken, mpsc::UnboundedReceiver<Addition>),
     Suspend,
 }
 
 struct Runner {
     jobs: mpsc::UnboundedSender<Job>,
-    /// Ends the running turn.
-    turn: Option<(TurnId, CancellationToken)>,
+    /// The running turn.
+    turn: Option<Current>,
     /// Ends the runner whatever it does, and says why.
     close: oneshot::Sender<&'static str>,
+}
+
+/// What reaches a running turn from outside.
+struct Current {
+    id: TurnId,
+    /// Ends it.
+    cancel: CancellationToken,
+    /// Messages that it is to take in.
+    additions: mpsc::UnboundedSender<Addition>,
 }
 
 /// The runners of all live sessions.
@@ -117,22 +129,33 @@ impl Runners {
     pub(super) fn start_turn(&mut self, session: SessionId, turn: Turn) -> bool {
         let Some(runner) = self.live.get_mut(&session) else { return false };
         let cancel = CancellationToken::new();
-        runner.turn = Some((turn.id, cancel.clone()));
-        runner.jobs.send(Job::Turn(turn, cancel)).is_ok()
+        let (additions, queue) = mpsc::unbounded_channel();
+        runner.turn = Some(Current { id: turn.id, cancel: cancel.clone(), additions });
+        runner.jobs.send(Job::Turn(turn, cancel, queue)).is_ok()
+    }
+
+    fn current(&self, session: SessionId, turn: TurnId) -> Option<&Current> {
+        let running = self.live.get(&session).and_then(|runner| runner.turn.as_ref());
+        running.filter(|current| current.id == turn)
+    }
+
+    /// Has a turn take a message in. One that is over leaves it to the next.
+    pub(super) fn add_to_turn(&self, session: SessionId, turn: TurnId, addition: Addition) {
+        if let Some(current) = self.current(session, turn) {
+            let _ = current.additions.send(addition);
+        }
     }
 
     /// Asks a turn to end.
     pub(super) fn cancel_turn(&self, session: SessionId, turn: TurnId) {
-        let running = self.live.get(&session).and_then(|runner| runner.turn.as_ref());
-        if let Some((_, cancel)) = running.filter(|(id, _)| *id == turn) {
-            cancel.cancel();
+        if let Some(current) = self.current(session, turn) {
+            current.cancel.cancel();
         }
     }
 
     /// Is cancelled when a turn is over; none if it does not run.
     pub(super) fn until_over(&self, session: SessionId, turn: TurnId) -> Option<CancellationToken> {
-        let running = self.live.get(&session).and_then(|runner| runner.turn.as_ref());
-        running.filter(|(id, _)| *id == turn).map(|(_, cancel)| cancel.child_token())
+        self.current(session, turn).map(|current| current.cancel.child_token())
     }
 
     /// Asks an idle session for its state, and ends it. False if it is not live.
@@ -146,8 +169,8 @@ impl Runners {
             // First, so that the end of its turn is not taken for a cancelled one. A runner that has
             // ended needs not be told.
             let _ = runner.close.send(why);
-            if let Some((_, cancel)) = runner.turn {
-                cancel.cancel();
+            if let Some(current) = runner.turn {
+                current.cancel.cancel();
             }
         }
     }
@@ -206,9 +229,9 @@ impl Task {
     async fn run(&mut self, mut jobs: mpsc::UnboundedReceiver<Job>) {
         while let Some(job) = jobs.recv().await {
             match job {
-                Job::Turn(turn, cancel) => {
+                Job::Turn(turn, cancel, additions) => {
                     let id = turn.id;
-                    let end = self.turn(turn, &cancel).await;
+                    let end = self.turn(turn, &cancel, additions).await;
                     // What it started ends with it.
                     cancel.cancel();
                     self.report(Command::FinishTurn {
@@ -236,11 +259,17 @@ impl Task {
     }
 
     /// Runs a turn, and again as long as it fails in a way that may pass.
-    async fn turn(&mut self, turn: Turn, cancel: &CancellationToken) -> TurnEnd {
+    async fn turn(
+        &mut self,
+        turn: Turn,
+        cancel: &CancellationToken,
+        additions: mpsc::UnboundedReceiver<Addition>,
+    ) -> TurnEnd {
         let ids = (self.owner.agent, turn.id);
         let telling = Telling::new(ids, self.handle.reports.clone(), turn.output);
         let telling = Arc::new(telling);
-        let prompt = Prompt {
+        let additions = Arc::new(Additions::new(additions));
+        let mut prompt = Prompt {
             text: turn.prompt,
             messages: turn.messages.into(),
             agent: self.owner.name.clone(),
@@ -252,7 +281,8 @@ impl Task {
         let (own, model) = (&self.owner.provider, self.spec.model.as_ref());
         let mut attempts = Attempts::of(own, model, registry);
         loop {
-            let ended = self.attempt(&attempts, &prompt, cancel, &telling).await;
+            let ended = self.attempt(&attempts, &prompt, cancel, (&telling, &additions)).await;
+            prompt.text = additions.after(prompt.text);
             let failure = match ended {
                 Ok(Ended::Completed { response, saved }) => {
                     // What another would be resumed from is of no use to the session's own.
@@ -303,7 +333,7 @@ impl Task {
         attempts: &Attempts,
         prompt: &Prompt,
         cancel: &CancellationToken,
-        telling: &Arc<Telling>,
+        (telling, additions): (&Arc<Telling>, &Arc<Additions>),
     ) -> Result<Ended, Failure> {
         let link = attempts.stand_in();
         let provider = link.map_or(&self.owner.provider, |link| &link.provider);
@@ -317,6 +347,7 @@ impl Task {
             turn: prompt.turn,
             handle: self.handle.clone(),
             telling: telling.clone(),
+            additions: additions.clone(),
             pulse: beating.pulse.clone(),
             cancel: cancel.clone(),
             common,

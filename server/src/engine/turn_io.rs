@@ -7,6 +7,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
+use super::additions::Additions;
 use super::handle::{Handle, Report};
 use super::history;
 use super::pulse::Pulse;
@@ -16,7 +17,7 @@ use crate::provider::activity::{Activity, Decision, own_tool};
 use crate::provider::failure::FailureKind;
 use crate::provider::history::History;
 use crate::provider::registry::Common;
-use crate::provider::{Failure, OutputKind, Question, TurnIo};
+use crate::provider::{Addition, Failure, OutputKind, Question, TurnIo};
 
 /// How long a process has between two steps towards its end, and while the daemon stops.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -28,6 +29,7 @@ pub(super) struct Io {
     pub(super) turn: TurnId,
     pub(super) handle: Handle,
     pub(super) telling: Arc<Telling>,
+    pub(super) additions: Arc<Additions>,
     pub(super) pulse: Arc<Pulse>,
     /// Ends the attempt.
     pub(super) cancel: CancellationToken,
@@ -104,6 +106,7 @@ impl TurnIo for Io {
             | Activity::Session(_)
             | Activity::Permission { .. }
             | Activity::Withdrawn { .. }
+            | Activity::Added(_)
             | Activity::Alive => {}
         }
     }
@@ -123,6 +126,18 @@ impl TurnIo for Io {
 
     fn alive(&self) {
         self.pulse.beat();
+    }
+
+    fn addition(&self) -> BoxFuture<'_, Addition> {
+        self.additions.next().boxed()
+    }
+
+    fn taken_in(&self, addition: Addition) {
+        self.pulse.beat();
+        self.telling.pass();
+        let Addition { message, text } = addition;
+        self.additions.take(text.clone());
+        self.telling.report_in_place(Told::TookIn { message, text });
     }
 
     fn call_tool<'a>(&'a self, tool: &'a str, args: Json) -> BoxFuture<'a, Result<Json, String>> {

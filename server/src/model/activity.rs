@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Agent, Blob, ChoiceKind, Entry, Event, Json, PermissionId, Permit, Timestamp};
+use super::{
+    Agent, Blob, ChoiceKind, Entry, Event, Json, MessageId, PermissionId, Permit, Timestamp,
+};
 
 /// A tool of the backend that runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,6 +138,13 @@ pub enum Told {
     Notice(String),
     /// Nothing was heard for so many milliseconds.
     Stalled(u64),
+    /// The backend took a message in while the turn ran.
+    TookIn {
+        /// The message.
+        message: MessageId,
+        /// What the backend was told.
+        text: Arc<str>,
+    },
     /// What the session is to be resumed from.
     Saved(Blob),
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::recent::describe_child;
 use super::{
-    Agent, AgentId, Blob, CallId, Entry, Event, Git, Json, Message, PermissionAnswer, PermissionId,
-    SessionId, SessionState, Source, State, Tool, ToolCallInvoked, TurnId, World,
+    Agent, AgentId, Blob, CallId, Entry, Event, Git, Json, Message, MessageId, PermissionAnswer,
+    PermissionId, SessionId, SessionState, Source, State, Tool, ToolCallInvoked, ToolCallResult,
+    TurnId, World,
 };
 
 /// Why a tool call has no result.
@@ -51,6 +52,17 @@ pub enum Effect {
         messages: Vec<Message>,
         /// What the agent sees; none if it has no workspace.
         world: Option<World>,
+    },
+    /// Have the running turn take a message in, if its backend can.
+    AddToTurn {
+        /// The session.
+        session: SessionId,
+        /// The turn.
+        turn: TurnId,
+        /// The message.
+        message: MessageId,
+        /// Its text.
+        text: Arc<str>,
     },
     /// End the running turn.
     CancelTurn {
@@ -149,6 +161,15 @@ fn run_tool(state: &State, agent: &Agent, data: &ToolCallInvoked) -> Option<Effe
     }
 }
 
+/// What a tool call came to.
+fn outcome(data: &ToolCallResult) -> Result<Json, CallFailure> {
+    match (&data.result, &data.error) {
+        (_, Some(error)) => Err(CallFailure { error: error.clone(), reason: data.reason.clone() }),
+        (Some(result), None) => Ok(result.clone()),
+        (None, None) => Ok(Json::null()),
+    }
+}
+
 /// What an event asks for. `state` is the state right after it.
 pub fn effect(state: &State, entry: &Entry) -> Option<Effect> {
     let session = entry.session;
@@ -178,18 +199,15 @@ pub fn effect(state: &State, entry: &Entry) -> Option<Effect> {
                 world: state.world(agent),
             }
         }
+        Event::MessageEnqueued(data) if data.steers() => {
+            let turn = agent()?.turn().filter(|turn| turn.cancelling.is_none())?.id;
+            let (message, text) = (data.message_id, data.payload.clone());
+            Effect::AddToTurn { session: session?, turn, message, text }
+        }
         Event::TurnCancelling(data) => Effect::CancelTurn { session: session?, turn: data.turn_id },
-        Event::ToolCallResult(data) => Effect::ReturnCall {
-            call: data.call_id,
-            seq: entry.seq,
-            result: match (&data.result, &data.error) {
-                (_, Some(error)) => {
-                    Err(CallFailure { error: error.clone(), reason: data.reason.clone() })
-                }
-                (Some(result), None) => Ok(result.clone()),
-                (None, None) => Ok(Json::null()),
-            },
-        },
+        Event::ToolCallResult(data) => {
+            Effect::ReturnCall { call: data.call_id, seq: entry.seq, result: outcome(data) }
+        }
         Event::PermissionAnswered(data) => {
             let answer = PermissionAnswer { decision: data.decision, reason: data.reason.clone() };
             let (permission, seq) = (data.permission_id, entry.seq);

@@ -9,7 +9,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::id::{InvalidId, Text};
 use super::subscription::HOPS;
-use super::{AgentId, MessageId, Name, Timestamp};
+use super::{AgentId, MessageEnqueued, MessageId, Name, Timestamp};
+
+impl MessageEnqueued {
+    /// Whether USER wants it to be taken in by a turn that runs.
+    pub fn steers(&self) -> bool {
+        self.sender == Party::User && self.metadata.get("steer").is_some_and(|when| when == "now")
+    }
+}
 
 /// Either end of a message.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

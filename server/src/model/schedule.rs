@@ -102,7 +102,8 @@ impl Plan<'_, '_> {
         self.push(session, TurnResumed { turn_id, call_id });
         let (result, error) = match &wait.over {
             Some(Over::Answered(message_id)) => {
-                self.push(session, MessageCollected { message_id: *message_id, turn_id });
+                let message_id = *message_id;
+                self.push(session, MessageCollected { message_id, turn_id, told: None });
                 match agent.answer() {
                     Some(answer) if answer.kind == Kind::Error => {
                         (None, Some(answer.text.to_string()))

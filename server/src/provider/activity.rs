@@ -102,6 +102,8 @@ pub enum Activity {
         /// Whether it is ready.
         ok: bool,
     },
+    /// An addition to the turn was taken in, or why not: the oldest that was not told of.
+    Added(Result<(), String>),
     /// Something else that shows that it lives.
     Alive,
 }

@@ -37,8 +37,8 @@ pub(crate) use self::cli::{remove as remove_home, sweep as sweep_homes};
 use self::history::History;
 pub use self::registry::{Kind, Registry};
 use crate::model::{
-    Blob, FailureClass, Json, LimitKind, Message, Name, Saved, SessionId, ToolSpec, TurnId, Usage,
-    World,
+    Blob, FailureClass, Json, LimitKind, Message, MessageId, Name, Saved, SessionId, ToolSpec,
+    TurnId, Usage, World,
 };
 
 /// What a piece of output is.
@@ -64,6 +64,8 @@ pub struct Capabilities {
     /// Whether it gives signs of life as long as its turn goes on: it tells what it does as it does
     /// it, and [`TurnIo::alive`] where there is nothing to tell. Its silence is noticed.
     pub pulse: bool,
+    /// Whether a turn that runs takes messages: [`TurnIo::addition`].
+    pub steering: bool,
 }
 
 /// What is known of a provider.
@@ -173,6 +175,15 @@ pub struct Question {
     pub options: Vec<PermissionOption>,
 }
 
+/// A message that a running turn is to take in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Addition {
+    /// The message.
+    pub message: MessageId,
+    /// Its text.
+    pub text: Arc<str>,
+}
+
 /// What a running turn can reach.
 pub trait TurnIo: Send + Sync {
     /// Streams a piece of output.
@@ -186,6 +197,13 @@ pub trait TurnIo: Send + Sync {
     fn save(&self, state: Blob);
     /// Tells that the backend lives, where there is nothing else to tell.
     fn alive(&self) {}
+    /// Waits for a message that is to be taken in while the turn runs. One that is not taken in
+    /// comes with the next turn.
+    fn addition(&self) -> BoxFuture<'_, Addition> {
+        std::future::pending().boxed()
+    }
+    /// Tells that the backend took a message in.
+    fn taken_in(&self, _addition: Addition) {}
     /// Calls a tool of the agent. The error is for the model to read.
     fn call_tool<'a>(&'a self, tool: &'a str, args: Json) -> BoxFuture<'a, Result<Json, String>>;
     /// Tells what was used since the last report, as soon as the provider knows it. What is told

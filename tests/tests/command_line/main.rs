@@ -12,6 +12,7 @@
 mod cases;
 mod hostile;
 mod questions;
+mod steering;
 mod team;
 
 use std::os::unix::fs::PermissionsExt;

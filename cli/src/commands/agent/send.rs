@@ -29,6 +29,9 @@ pub(crate) struct Args {
     /// Deliver it before other messages
     #[arg(long)]
     urgent: bool,
+    /// Have a turn that runs take it in, if the provider can: Codex does
+    #[arg(long)]
+    steer: bool,
     /// Repeating a command with the same id sends it once, and returns the first answer
     #[arg(long, value_name = "ID")]
     request_id: Option<String>,
@@ -40,12 +43,13 @@ pub(super) async fn run(context: &Context, args: Args) -> Result<(), Error> {
             .map_err(|error| Error::invalid(format!("the message from stdin: {error}")))?,
         _ => args.message,
     };
-    let urgent = args.urgent.then(|| ("priority".to_owned(), "high".to_owned()));
+    let metadata = [(args.urgent, "priority", "high"), (args.steer, "steer", "now")];
+    let metadata = metadata.into_iter().filter(|(set, ..)| *set);
     let request = v1::SendMessageRequest {
         agent: args.agent,
         text,
         no_wait: args.no_wait,
-        metadata: urgent.into_iter().collect(),
+        metadata: metadata.map(|(_, key, value)| (key.to_owned(), value.to_owned())).collect(),
         request_id: args.request_id.unwrap_or_else(request_id),
     };
     let client = context.connect().await?;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::Plan;
 use crate::model::turn::Turn;
 use crate::model::{
-    Agent, AgentId, Blob, Json, Outcome, PermissionWithdrawn, SessionSaved, Told, ToolUseEnded,
-    ToolUseStarted, TurnId, TurnNotice, TurnSaid, TurnStalled,
+    Agent, AgentId, Blob, Json, MessageCollected, Outcome, PermissionWithdrawn, SessionSaved, Told,
+    ToolUseEnded, ToolUseStarted, TurnId, TurnNotice, TurnSaid, TurnStalled,
 };
 
 /// Most uses of a backend's own tools that are logged in a turn: two events each.
@@ -46,6 +46,13 @@ impl Plan<'_, '_> {
             Told::Stalled(silent_ms) => {
                 let tool = turn.backend.uses.last().map(|open| open.tool.clone());
                 self.push(session, TurnStalled { turn_id, silent_ms, tool });
+            }
+            Told::TookIn { message: message_id, text } => {
+                if agent.unread().any(|message| message.id == message_id) {
+                    let told = Some(text);
+                    self.push(session, MessageCollected { message_id, turn_id, told });
+                    self.note(agent, turn, "took a message in while it worked");
+                }
             }
             Told::Saved(state) => self.save_session(agent, state),
         }

@@ -232,7 +232,7 @@ impl Plan<'_, '_> {
         let more = agent.unread().filter(wanted).count() - messages.len();
         for message in &messages {
             let (message_id, turn_id) = (message.id, turn.id);
-            self.push(agent.session.id, MessageCollected { message_id, turn_id });
+            self.push(agent.session.id, MessageCollected { message_id, turn_id, told: None });
         }
         json!({ "messages": messages.into_iter().map(show).collect::<Vec<_>>(), "more": more })
     }

@@ -213,6 +213,9 @@ data! {
         message_id: MessageId,
         /// The turn that read it.
         turn_id: TurnId,
+        /// What its backend was told while it ran; absent where a tool call returned the message.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        told: Option<Arc<str>>,
     }
 
     /// Data of `message.discarded`.

@@ -143,3 +143,30 @@ fn one_question_more_than_may_be_open_is_denied() {
     assert!(matches!(denied, Event::PermissionAnswered(data)
         if data.decision == Permit::Deny && data.by == AnsweredBy::Policy));
 }
+
+#[test]
+fn a_message_that_the_turn_takes_in_is_answered_with_it_and_comes_once() {
+    let mut world = busy();
+    let steer = |text: &str| Command::SendMessage {
+        agent: "worker".into(),
+        text: text.into(),
+        metadata: [("steer".to_owned(), "now".to_owned())].into(),
+    };
+    world.effects.clear();
+    let Ok(Outcome::Message { message, .. }) = world.run(steer("faster")) else { panic!("sent") };
+    let turn = world.turn("worker");
+    let wanted = |effect: &Effect| matches!(effect, Effect::AddToTurn { turn: of, text, .. } if *of == turn && &**text == "faster");
+    assert!(world.effects.iter().any(wanted), "{:?}", world.effects);
+    for _ in 0..2 {
+        tell(&mut world, Told::TookIn { message, text: "faster".into() });
+    }
+    assert_eq!(count(&world, "message.collected"), 1);
+    world.complete("worker", "done");
+    assert_eq!(count(&world, "message.delivered"), 2);
+    assert_eq!(count(&world, "turn.start"), 1);
+    // Without a turn it begins one, as any message does; one that was not taken in comes next.
+    world.run(steer("again")).unwrap();
+    world.run(steer("and this")).unwrap();
+    world.complete("worker", "done");
+    assert_eq!(world.prompt("worker"), "and this");
+}

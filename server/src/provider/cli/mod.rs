@@ -127,6 +127,10 @@ pub(super) trait Cli: Send + Sync + 'static {
     fn has_pulse(&self) -> bool {
         true
     }
+    /// Whether a turn that runs takes messages.
+    fn can_steer(&self) -> bool {
+        false
+    }
     /// Bytes of the longest instructions that it can be given.
     fn max_instructions(&self) -> usize {
         usize::MAX
@@ -153,6 +157,10 @@ pub(super) trait Dialogue: Send + Sync {
     fn end(&mut self) -> Vec<Step>;
     /// What ends the running turn, if there are words for that.
     fn interrupt(&mut self) -> Option<String>;
+    /// What adds to the running turn. None if it takes nothing, or nothing yet.
+    fn add(&mut self, _text: &str) -> Option<String> {
+        None
+    }
     /// The line that answers a question. None if it is not open.
     fn answer(&mut self, request: &RequestId, decision: &Decision) -> Option<String>;
     /// What a dialogue of the same session is to know later. Null if there is nothing.

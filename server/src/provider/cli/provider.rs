@@ -146,6 +146,7 @@ impl Provider for CommandLine {
                 tool_socket: true,
                 processes: true,
                 pulse: self.0.cli.has_pulse(),
+                steering: self.0.cli.can_steer(),
             },
             call_limit: Some(CALL_LIMIT),
         }

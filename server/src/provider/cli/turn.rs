@@ -8,7 +8,7 @@
 //!   over ◄────────────────────┘
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use futures_util::StreamExt;
@@ -24,7 +24,7 @@ use crate::provider::activity::{Activity, Decision, Event, RequestId, TurnOver, 
 use crate::provider::failure::{Failed, FailureKind};
 use crate::provider::process::{Ask, End, GRACE, PIPE_END, Running};
 use crate::provider::secret::Secrets;
-use crate::provider::{Question, TurnIo};
+use crate::provider::{Addition, Question, TurnIo};
 
 /// Bytes that are read at once.
 const PIECE: usize = 64 << 10;
@@ -60,6 +60,10 @@ struct Work<'a> {
     can_move: bool,
     answers: FuturesUnordered<BoxFuture<'static, Option<Answer>>>,
     questions: BTreeMap<RequestId, AbortHandle>,
+    /// A message that the turn does not take yet.
+    held: Option<Addition>,
+    /// Those that it was told of and has not answered.
+    added: VecDeque<Addition>,
     /// What is done next, and when, once the turn is being stopped.
     stop: Option<Option<(Ask, Instant)>>,
     /// Whether it was ended with a signal.
@@ -91,6 +95,8 @@ pub(super) async fn run(
         can_move,
         answers: FuturesUnordered::new(),
         questions: BTreeMap::new(),
+        held: None,
+        added: VecDeque::new(),
         stop: None,
         struck: false,
         over: None,
@@ -110,6 +116,7 @@ pub(super) async fn run(
         if let Err(problem) = work.take_lines() {
             work.broken(problem).await;
         }
+        work.add();
         if let Some(over) = work.over.take() {
             return work.finish(over);
         }
@@ -152,6 +159,9 @@ impl Work<'_> {
                 }
             },
             () = input.write(), if writing => {}
+            addition = self.io.addition(), if self.held.is_none() && self.stop.is_none() => {
+                self.held = Some(addition);
+            }
             Some(answer) = self.answers.next(), if !self.answers.is_empty() => {
                 if let Some((request, decision)) = answer {
                     self.answered(&request, &decision);
@@ -199,6 +209,21 @@ impl Work<'_> {
         // Who is asked need not answer any more.
         for question in std::mem::take(&mut self.questions).into_values() {
             question.abort();
+        }
+    }
+
+    /// Tells the turn of a message, as soon as it takes one. What it never takes stays where it is.
+    fn add(&mut self) {
+        let Some(addition) = self.held.take_if(|_| self.stop.is_none() && self.over.is_none())
+        else {
+            return;
+        };
+        match self.live.dialogue.add(&addition.text) {
+            Some(line) => {
+                self.write(&line);
+                self.added.push_back(addition);
+            }
+            None => self.held = Some(addition),
         }
     }
 
@@ -285,6 +310,14 @@ impl Work<'_> {
                     self.io.save(kept.into());
                 }
             }
+            Activity::Added(outcome) => match (self.added.pop_front(), outcome) {
+                (Some(addition), Ok(())) => self.io.taken_in(addition),
+                (Some(_), Err(problem)) => {
+                    let text = format!("it did not take a message in, which comes next: {problem}");
+                    self.io.tell(Activity::Notice(self.live.secrets.hide(&text)));
+                }
+                (None, _) => self.io.alive(),
+            },
             told => self.io.tell(hidden(told, &self.live.secrets)),
         }
     }

@@ -118,6 +118,10 @@ impl Cli for Codex {
         !self.is_single()
     }
 
+    fn can_steer(&self) -> bool {
+        !self.is_single()
+    }
+
     fn max_instructions(&self) -> usize {
         if self.is_single() { MAX_ARGUMENT } else { usize::MAX }
     }
@@ -239,8 +243,12 @@ impl Talk {
             (Call::Initialize | Call::Thread, Err(failed)) => {
                 Some(Event::Over(TurnOver::Failed(failed)))
             }
+            (Call::Steer, outcome) => {
+                let outcome = outcome.map(drop).map_err(|failed| failed.message);
+                Some(Event::Activity(Activity::Added(outcome)))
+            }
             // The turn says itself what became of it.
-            (Call::Turn | Call::Steer | Call::Interrupt | Call::Other, _) => None,
+            (Call::Turn | Call::Interrupt | Call::Other, _) => None,
         }
     }
 }
@@ -269,6 +277,10 @@ impl Dialogue for Talk {
 
     fn interrupt(&mut self) -> Option<String> {
         self.client.interrupt()
+    }
+
+    fn add(&mut self, text: &str) -> Option<String> {
+        self.client.steer(text)
     }
 
     fn is_ready(&self) -> bool {

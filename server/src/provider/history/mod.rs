@@ -142,6 +142,7 @@ pub fn weight(event: &Event) -> Option<usize> {
             result + data.error.as_ref().map_or(0, String::len)
         }
         Event::TurnSaid(data) => data.text.len(),
+        Event::MessageCollected(data) => data.told.as_ref()?.len(),
         Event::TurnComplete(data) => data.response.len(),
         Event::TurnFailed(data) => data.error.len(),
         Event::TurnRetry(data) => data.error.len(),
@@ -222,6 +223,9 @@ impl Open {
             Event::TurnSaid(data) if data.turn_id == self.id => {
                 self.items.push(Item::Assistant(data.text));
             }
+            Event::MessageCollected(data) if data.turn_id == self.id => {
+                self.items.extend(data.told.map(Item::User));
+            }
             Event::TurnRetry(data) if data.turn_id == self.id => {
                 let why = failed("attempt", data.class, &data.error);
                 self.failed_attempts = Some((self.items.len(), why));
@@ -254,7 +258,12 @@ impl Open {
                 (!self.messages.is_empty()).then_some(AGAIN)
             }
         };
-        let called = self.items.iter().any(|item| matches!(item, Item::Call { .. }));
+        let mut own = self.items;
+        if end != End::Completed {
+            // A message that was taken in comes again with those of the prompt.
+            own.retain(|item| !matches!(item, Item::User(_)));
+        }
+        let called = own.iter().any(|item| matches!(item, Item::Call { .. }));
         if asked.is_some() && !called {
             return Turn { id: self.id, end, stand_in: self.stand_in, items: Vec::new() };
         }
@@ -269,7 +278,7 @@ impl Open {
         });
         let said = if is_blank(&said) { NO_ANSWER.into() } else { said };
         let mut items = vec![Item::User(asked.map_or(prompt, Arc::from))];
-        items.extend(self.items);
+        items.extend(own);
         items.push(Item::Assistant(said));
         Turn { id: self.id, end, stand_in: self.stand_in, items: joined(items) }
     }

@@ -6,8 +6,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::model::{
-    DiscardReason, MessageDiscarded, Name, Party, Timestamp, ToolCallInvoked, ToolCallResult,
-    TurnCancelled, TurnComplete, TurnFailed, TurnInterrupted, TurnRetry, TurnSaid, TurnStart,
+    DiscardReason, MessageCollected, MessageDiscarded, Name, Party, Timestamp, ToolCallInvoked,
+    ToolCallResult, TurnCancelled, TurnComplete, TurnFailed, TurnInterrupted, TurnRetry, TurnSaid,
+    TurnStart,
 };
 
 fn turn_id(number: u64) -> TurnId {
@@ -56,6 +57,11 @@ impl Log {
 
     fn say(&mut self, turn: u64, text: &str) -> &mut Self {
         self.add(TurnSaid { turn_id: turn_id(turn), text: text.into() })
+    }
+
+    fn take_in(&mut self, turn: u64, text: &str) -> &mut Self {
+        let (message_id, turn_id) = (message(99), turn_id(turn));
+        self.add(MessageCollected { message_id, turn_id, told: Some(text.into()) })
     }
 
     fn complete(&mut self, turn: u64, response: &str) -> &mut Self {
@@ -375,4 +381,21 @@ proptest! {
             prop_assert!(first.is_none_or(|first| first == outcome), "the first result counts");
         }
     }
+}
+
+#[test]
+fn what_a_turn_took_in_stands_where_it_did_unless_it_comes_again() {
+    let mut log = Log::default();
+    log.start(1).call(1, 1).take_in(1, "faster").say(1, "I hurry").complete(1, "done");
+    log.start(2).call(2, 2).take_in(2, "stop").cancel(2, &[]);
+    let turns = fold(log.0, turn_id(9));
+    let users = |turn: &Turn| {
+        let users = turn.items.iter().filter_map(|item| match item {
+            Item::User(text) => Some(text.to_string()),
+            _ => None,
+        });
+        users.collect::<Vec<_>>()
+    };
+    assert_eq!(users(&turns[0]), ["ask 1", "faster"]);
+    assert_eq!(users(&turns[1]), [AGAIN]);
 }

@@ -65,6 +65,7 @@ impl Provider for Program {
                 .to_owned(),
             capabilities: Capabilities {
                 pulse: false,
+                steering: false,
                 keeps_history: true,
                 native_tools: true,
                 tool_socket: true,

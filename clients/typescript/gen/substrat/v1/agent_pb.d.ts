@@ -351,7 +351,8 @@ export declare type Message = Message$1<"substrat.v1.Message"> & {
   replyTo: string;
 
   /**
-   * Known keys: "priority" ("high" or "normal") and "timeout" (seconds).
+   * Known keys: "priority" ("high" or "normal"), "timeout" (seconds), and "steer" ("now": a turn
+   * that runs is to take it in, if its provider can).
    *
    * @generated from field: map<string, string> metadata = 9;
    */
