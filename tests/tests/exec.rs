@@ -16,7 +16,7 @@ use substrat_proto::v1;
 use substrat_proto::v1::exec_request::Request as Asked;
 use substrat_proto::v1::exec_response::Response as Told;
 use substrat_tests::harness::{Client, Daemon, Said, reason, say, say_with};
-use substrat_tests::probe::{eventually, processes};
+use substrat_tests::probe::eventually;
 use substrat_tests::repo::{self, git};
 use substrat_tests::watch::PATIENCE;
 use tokio::sync::mpsc;
@@ -438,7 +438,9 @@ async fn a_command_in_a_workspace_that_its_agent_deletes_ends_and_says_so() {
         else { delete_workspace("lab"); } "done" }"#;
     client.create_in("lead", script, "ws").await;
     client.ask("lead", "make it").await.unwrap();
-    let command = ["sh", "-c", "echo ready $$; exec sleep 86440"].map(str::to_owned).to_vec();
+    let command = ["sh", "-c", "echo ready; while :; do mkdir -p d$i; echo > d$i/$((i=i+1)); done"]
+        .map(str::to_owned)
+        .to_vec();
     let lab = v1::ExecOpen { workspace: "lab".into(), command, ..Default::default() };
     let mut running = open(&client, lab).await;
     running.until("ready").await;
@@ -446,7 +448,10 @@ async fn a_command_in_a_workspace_that_its_agent_deletes_ends_and_says_so() {
     let told = tokio::time::timeout(PATIENCE, running.told.message()).await.expect("it is told");
     let refused = told.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::NotFound, "{refused:?}");
-    eventually("the command ends", || processes("sleep\086440") == 0).await;
+    eventually("its folder is gone", || {
+        fs::read_dir(daemon.home.join("workspaces")).unwrap().count() == 1
+    })
+    .await;
 }
 
 #[test]

@@ -14,6 +14,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
+use substrat_proto::v1;
 use substrat_tests::harness::{Daemon, Said, say, substratctl, substratd};
 use substrat_tests::probe::{eventually, processes};
 use substrat_tests::repo::{self, git};
@@ -99,8 +100,7 @@ const STAYS: &str = r#"#!/bin/sh
 case "$*" in *--absolute-git-dir*) ;; *) exec /usr/bin/git "$@" ;; esac
 trap '' TERM INT HUP
 setsid sh -c 'trap "" TERM INT HUP; exec sleep 86439' &
-env > "FOLDER/env"
-echo begun > "FOLDER/begun"
+env > "FOLDER/begun"
 sleep 86439
 "#;
 
@@ -128,9 +128,7 @@ fn git_of_a_daemon_that_was_killed_is_ended() {
     let mut create = create.stderr(std::process::Stdio::null()).spawn().unwrap();
     let mut said = String::new();
     fs::File::open(&begun).unwrap().read_to_string(&mut said).unwrap();
-    assert_eq!(said, "begun\n");
-    let env = fs::read_to_string(folder.path().join("env")).unwrap();
-    assert!(env.contains("GIT_CONFIG_NOSYSTEM=1") && !env.contains("A_SECRET"), "{env}");
+    assert!(said.contains("GIT_CONFIG_NOSYSTEM=1") && !said.contains("A_SECRET"), "{said}");
     daemon.kill();
     create.wait().unwrap();
     // The next one says that it serves only when nothing of the one before is left.
@@ -188,51 +186,57 @@ git "$@"
 eval "root=\${$(($# - 1))}"
 rm "$root/first"
 echo begun > "FOLDER/begun"
-sleep 86439
+exec cat "FOLDER/never"
 "#;
 
 /// A daemon with that git, and a client that has it make a worktree, which is cut off.
 struct CutOff {
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
     daemon: Daemon,
     repo: PathBuf,
     create: std::process::Child,
 }
 
-fn cut_off() -> CutOff {
-    let folder = tempfile::tempdir().unwrap();
-    let home = folder.path().join("home");
+/// A daemon that runs this `git`, and a repository with a file.
+fn with_git(folder: &Path, script: &str) -> (Daemon, PathBuf) {
+    let home = folder.join("home");
     let repo = repository(&home);
     fs::write(repo.join("first"), "first").unwrap();
     git(&repo, &["add", "first"]);
     git(&repo, &["commit", "-qm", "first file"]);
-    let bin = folder.path().join("bin");
+    let bin = folder.join("bin");
     fs::create_dir(&bin).unwrap();
-    let begun = folder.path().join("begun");
-    mknodat(CWD, &begun, FileType::Fifo, Mode::RWXU, 0).unwrap();
-    fs::write(bin.join("git"), CUT_OFF.replace("FOLDER", folder.path().to_str().unwrap())).unwrap();
+    for pipe in ["begun", "never"] {
+        mknodat(CWD, folder.join(pipe), FileType::Fifo, Mode::RWXU, 0).unwrap();
+    }
+    fs::write(bin.join("git"), script.replace("FOLDER", folder.to_str().unwrap())).unwrap();
     fs::set_permissions(bin.join("git"), PermissionsExt::from_mode(0o755)).unwrap();
     let mut command = substratd(&home);
     let path = std::env::var("PATH").unwrap();
     command.env("PATH", format!("{}:{path}", bin.display()));
-    let daemon = Daemon::run(&home, command).unwrap();
-    let mut create = substratctl(&home);
+    (Daemon::run(&home, command).unwrap(), repo)
+}
+
+fn cut_off() -> CutOff {
+    let folder = tempfile::tempdir().unwrap();
+    let (daemon, repo) = with_git(folder.path(), CUT_OFF);
+    let mut create = substratctl(&daemon.home);
     create.args(["workspace", "create", "wt", "--git", repo.to_str().unwrap()]);
     let create = create.stderr(std::process::Stdio::null()).spawn().unwrap();
     let mut said = String::new();
-    fs::File::open(&begun).unwrap().read_to_string(&mut said).unwrap();
-    CutOff { _folder: folder, daemon, repo, create }
+    fs::File::open(folder.path().join("begun")).unwrap().read_to_string(&mut said).unwrap();
+    CutOff { folder, daemon, repo, create }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worktree_whose_making_was_cut_off_is_finished_by_the_next_daemon() {
     for is_killed in [true, false] {
-        let CutOff { _folder, mut daemon, repo, mut create } = cut_off();
+        let CutOff { folder, mut daemon, repo, mut create } = cut_off();
         if is_killed {
             daemon.kill();
         } else {
             assert!(daemon.stop());
-            assert_eq!(sleepers(), 0);
+            assert_eq!(processes(&format!("cat\0{}/never", folder.path().display())), 0);
             let log = daemon.log();
             assert!(log.contains("cut off git") && !log.contains("panicked"), "{log}");
         }
@@ -243,7 +247,9 @@ async fn a_worktree_whose_making_was_cut_off_is_finished_by_the_next_daemon() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worktree_that_is_being_made_is_not_deleted() {
-    let CutOff { _folder, mut daemon, mut create, .. } = cut_off();
+    let CutOff { folder: _folder, mut daemon, mut create, .. } = cut_off();
+    // It goes on when whoever asked for it has gone.
+    create.kill().unwrap();
     for force in [&["--force"][..], &[]] {
         let said = say(&daemon.home, &[&["workspace", "delete", "wt"], force].concat());
         assert_eq!(said.code, Some(5), "{said:?}");
@@ -261,7 +267,8 @@ async fn finished_by_the_next(daemon: &mut Daemon, repo: &Path) {
         !root.with_file_name("making").exists() && root.join("first").exists()
     })
     .await;
-    assert_eq!(done(&exec(daemon, "wt", "git status --short; cat first")), "first");
+    let used = || exec(daemon, "wt", "git status --short; cat first").stdout == "first";
+    eventually("it can be used", used).await;
     done(&say(&daemon.home, &["workspace", "delete", "wt"]));
     assert_eq!(git(repo, &["branch", "--format=%(refname:short)"]), "main\n");
 }
@@ -296,5 +303,118 @@ async fn what_lies_where_a_worktree_was_cut_off_is_kept() {
     .await;
     let aside = root.with_file_name("cut-off-1").join("precious");
     assert_eq!(fs::read_to_string(aside).unwrap(), "work");
-    done(&exec(&daemon, "wt", "git status --short"));
+    eventually("it can be used", || exec(&daemon, "wt", "git status --short").code == Some(0))
+        .await;
+    let said = say(&daemon.home, &["workspace", "delete", "wt"]);
+    assert!(said.code == Some(5) && said.stderr.contains("cut-off-1"), "{said:?}");
+    done(&say(&daemon.home, &["workspace", "delete", "wt", "--force"]));
+}
+
+/// A git that is cut off before it deletes a branch.
+const KEEPS: &str = r#"#!/bin/sh
+PATH=${PATH#*:}
+case "$*" in *"update-ref"*"-d"*) ;; *) exec git "$@" ;; esac
+echo begun > "FOLDER/begun"
+exec cat "FOLDER/never"
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removal_that_was_cut_off_is_finished_by_the_next_daemon() {
+    for is_killed in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut daemon, repo) = with_git(folder.path(), KEEPS);
+        let repo_path = repo.to_str().unwrap();
+        done(&say(&daemon.home, &["workspace", "create", "wt", "--git", repo_path]));
+        let mut delete = substratctl(&daemon.home);
+        delete.args(["workspace", "delete", "wt"]).stderr(std::process::Stdio::null());
+        let mut delete = delete.spawn().unwrap();
+        let mut said = String::new();
+        fs::File::open(folder.path().join("begun")).unwrap().read_to_string(&mut said).unwrap();
+        if is_killed {
+            daemon.kill();
+        } else {
+            assert!(daemon.stop());
+        }
+        delete.wait().unwrap();
+        assert!(git(&repo, &["branch", "--format=%(refname:short)"]).contains("substrat/wt/work"));
+        daemon.start_again();
+        eventually("it is removed", || {
+            git(&repo, &["branch", "--format=%(refname:short)"]) == "main\n"
+                && fs::read_dir(daemon.home.join("workspaces")).unwrap().count() == 0
+        })
+        .await;
+        assert_eq!(git(&repo, &["worktree", "list"]).lines().count(), 1);
+        done(&say(&daemon.home, &["workspace", "create", "wt", "--git", repo_path]));
+    }
+}
+
+#[test]
+fn commits_without_a_branch_are_named_where_git_cannot_be_run() {
+    let (daemon, repo) = with_worktree();
+    let script = "git checkout -q --detach; echo x > x; git add x; git commit -qm detached
+        mkfifo $(git rev-parse --git-common-dir)/refs/heads/substrat/wt/pipe; git rev-parse HEAD";
+    let said = exec(&daemon, "wt", script);
+    let commit = done(&said).trim();
+    let said = say(&daemon.home, &["workspace", "delete", "wt", "--force"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let told = format!("git branch NAME {commit}");
+    assert!(said.stderr.contains(&told), "{said:?}");
+    fs::remove_file(repo.join(".git/refs/heads/substrat/wt/pipe")).unwrap();
+    git(&repo, &["branch", "rescued", commit]);
+    assert_eq!(git(&repo, &["log", "-1", "--format=%s", "rescued"]), "detached\n");
+}
+
+#[tokio::test]
+async fn a_creation_that_is_repeated_harms_nothing() {
+    let daemon = Daemon::start();
+    let repo = repository(&daemon.home);
+    let client = daemon.client().await;
+    let git = v1::WorkspaceGit { repo: repo.to_str().unwrap().to_owned(), ..Default::default() };
+    let request = v1::CreateWorkspaceRequest {
+        name: "wt".into(),
+        git: Some(git),
+        request_id: "one".into(),
+        ..Default::default()
+    };
+    client.workspaces.clone().create_workspace(request.clone()).await.unwrap();
+    let root = root(&daemon);
+    fs::write(root.join("hours"), "work").unwrap();
+    // Another repository lies there now.
+    fs::rename(&repo, repo.with_file_name("elsewhere")).unwrap();
+    repository(&daemon.home);
+    client.workspaces.clone().create_workspace(request).await.unwrap();
+    assert_eq!(fs::read_to_string(root.join("hours")).unwrap(), "work");
+}
+
+#[test]
+fn a_repository_that_holds_the_daemon_is_refused_by_whichever_worktree_it_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let repo = folder.path().join("repo");
+    repo::repository(&repo);
+    let linked = folder.path().join("linked");
+    git(&repo, &["worktree", "add", "-q", linked.to_str().unwrap()]);
+    let daemon = Daemon::on(&repo.join(".git/sub/home"), &[]);
+    for path in [&repo, &linked] {
+        let create = ["workspace", "create", "wt", "--git", path.to_str().unwrap()];
+        let said = say(&daemon.home, &create);
+        assert!(said.code != Some(0) && said.stderr.contains("home"), "{path:?}: {said:?}");
+    }
+}
+
+/// A git that writes where a link leads that an agent put there meanwhile.
+const FOLLOWS: &str = r#"#!/bin/sh
+PATH=${PATH#*:}
+case "$*" in *"worktree add"*) echo pwned >> "FOLDER/victim"; echo $? > "FOLDER/repo/.git/told" ;; esac
+exec git "$@"
+"#;
+
+#[test]
+fn git_of_the_daemon_writes_only_where_it_is_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let (daemon, repo) = with_git(folder.path(), FOLLOWS);
+    fs::write(folder.path().join("victim"), "mine").unwrap();
+    done(&say(&daemon.home, &["workspace", "create", "wt", "--git", repo.to_str().unwrap()]));
+    assert_eq!(fs::read_to_string(folder.path().join("victim")).unwrap(), "mine");
+    // It could write in the repository.
+    assert_ne!(fs::read_to_string(repo.join(".git/told")).unwrap().trim(), "0");
 }

@@ -40,7 +40,7 @@ pub(crate) enum Command {
         /// Git repository that it is to be a worktree of
         #[arg(long, value_name = "REPO")]
         git: Option<PathBuf>,
-        /// Branch to check out [default: substrat/NAME]
+        /// Branch to check out [default: substrat/NAME/work]
         #[arg(long, requires = "git")]
         branch: Option<String>,
     },

@@ -116,11 +116,17 @@ pub fn run(options: &Options) -> Result<(), RunError> {
     // Whatever this process creates is its owner's alone.
     let umask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     let home = Home::take(&options.home, crate::VERSION)?;
-    let config = Config::load(home.path(), environment(), &options.set)?;
-    if let Err(error) = check_hidden(&home, &config, options.socket.as_deref()) {
-        home.leave();
-        return Err(error);
-    }
+    let looked = Config::load(home.path(), environment(), &options.set).map_err(RunError::from);
+    let looked = looked.and_then(|config| {
+        check_hidden(&home, &config, options.socket.as_deref()).map(|()| config)
+    });
+    let config = match looked {
+        Ok(config) => config,
+        Err(error) => {
+            home.leave();
+            return Err(error);
+        }
+    };
     let log = if options.background {
         // Leads its own session, so that no terminal takes it along. Fails only for a leader,
         // which it then is.
@@ -328,12 +334,19 @@ async fn serve(
 
 /// Has what is durable written where it belongs, and ends its threads and the daemon's own git.
 async fn close(journal: Journal, worker: Worker, files: Files) -> Result<(), RunError> {
-    let closing = tokio::task::spawn_blocking(move || {
+    let (closed, closing) = oneshot::channel();
+    let runtime = tokio::runtime::Handle::current();
+    // The threads of the runtime may all be waiting for git.
+    let thread = std::thread::Builder::new().name("close".to_owned()).spawn(move || {
+        let _inside = runtime.enter();
         worker.close();
         journal.close();
         files.finish(FINISH);
+        // Who asked waits.
+        let _ = closed.send(());
     });
-    closing.await.map_err(|error| RunError::Serve(error.to_string()))
+    thread.map_err(io("closing the journal"))?;
+    closing.await.map_err(|_| RunError::Serve("closing the journal crashed".to_owned()))
 }
 
 /// What starts the processes of agents. Those of a daemon that was killed are ended.

@@ -22,10 +22,12 @@ use rustix::process::{
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::leftovers::{children, is_zombie, start_time, wait_for};
+use super::leftovers::{children, is_gone, is_zombie, start_time, wait_for};
 
 /// How long the end of what fell to the daemon is pursued.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long who cannot wait for them lets them end.
+const SHORT: Duration = Duration::from_millis(50);
 /// How often it is looked for at most.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -42,8 +44,8 @@ static LEFT: Mutex<Vec<Child>> = Mutex::new(Vec::new());
 
 /// A child that was started.
 struct Own {
-    /// The clock tick in which it was.
-    started: u64,
+    /// The clock tick in which it was; none if that could not be read.
+    started: Option<u64>,
     /// Whether what it leaves falls to the daemon only if it is killed.
     keeps: bool,
 }
@@ -85,9 +87,18 @@ pub(super) fn output(command: &mut std::process::Command) -> io::Result<Vec<u8>>
 }
 
 fn own(pid: Option<u32>, keeps: bool) {
-    let pid = pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
-    if let Some((pid, started)) = pid.and_then(|pid| Some((pid, start_time(pid).ok()?))) {
+    if let Some(pid) = pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)) {
+        let started = start_time(pid).ok();
         lock(&OWN).insert(pid.as_raw_nonzero().get(), Own { started, keeps });
+    }
+}
+
+/// Whether a child that was started may still be there: where that cannot be told, it is.
+fn is_there(pid: i32, own: &Own) -> bool {
+    let Some(pid) = Pid::from_raw(pid) else { return false };
+    match start_time(pid) {
+        Ok(now) => own.started.is_none_or(|started| started == now),
+        Err(error) => !is_gone(&error),
     }
 }
 
@@ -95,7 +106,7 @@ fn own(pid: Option<u32>, keeps: bool) {
 /// taken for its own.
 pub(super) fn adopt() -> io::Result<()> {
     let _alone = STARTING.write().unwrap_or_else(PoisonError::into_inner);
-    for child in children(getpid()) {
+    for child in children(getpid())? {
         own(u32::try_from(child.as_raw_nonzero().get()).ok(), false);
     }
     set_child_subreaper(Some(getpid()))?;
@@ -109,13 +120,11 @@ fn strangers() -> Vec<Pid> {
         return Vec::new();
     }
     let _alone = STARTING.write().unwrap_or_else(PoisonError::into_inner);
-    let mut all = children(getpid());
+    // Who cannot look takes nobody for a stranger.
+    let Ok(mut all) = children(getpid()) else { return Vec::new() };
     let mut own = lock(&OWN);
-    let is_own = |pid: &i32, own: &Own| {
-        let found = all.iter().find(|child| child.as_raw_nonzero().get() == *pid);
-        found.is_some_and(|pid| start_time(*pid).is_ok_and(|now| now == own.started))
-    };
-    own.retain(|pid, own| is_own(pid, own));
+    // The list may leave one out that is there.
+    own.retain(|pid, own| is_there(*pid, own));
     all.retain(|pid| !own.contains_key(&pid.as_raw_nonzero().get()));
     all
 }
@@ -143,6 +152,10 @@ pub(super) fn end_strangers() {
         if begun.elapsed() > PATIENCE {
             tracing::error!(pids = ?found, "what a killed launch left does not end");
             return;
+        }
+        if open.is_empty() {
+            // They can be killed and not waited for: files are short.
+            std::thread::sleep(SHORT);
         }
         for open in open {
             wait_for(&open);
@@ -213,5 +226,20 @@ pub(super) async fn watch() -> Infallible {
         ended.recv().await;
         // Many end together.
         tokio::time::sleep(PAUSE).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_is_forgotten_only_when_it_is_gone() {
+        let pid = getpid().as_raw_nonzero().get();
+        let own = |started| Own { started, keeps: false };
+        let started = start_time(getpid()).unwrap();
+        assert!(is_there(pid, &own(Some(started))) && is_there(pid, &own(None)));
+        assert!(!is_there(pid, &own(Some(started + 1))), "another process has its number");
+        assert!(!is_there(i32::MAX, &own(None)));
     }
 }

@@ -128,6 +128,7 @@ pub(super) fn wait_for(process: &OwnedFd) {
 }
 
 fn descendants(pid: Pid) -> Vec<Pid> {
+    let children = |pid| children(pid).unwrap_or_default();
     let mut found = children(pid);
     let mut next = 0;
     while let Some(child) = found.get(next).copied() {
@@ -137,18 +138,28 @@ fn descendants(pid: Pid) -> Vec<Pid> {
     found
 }
 
-/// The children of all threads of a process.
-pub(super) fn children(pid: Pid) -> Vec<Pid> {
-    let folder = format!("/proc/{}/task", pid.as_raw_nonzero());
-    let Ok(threads) = std::fs::read_dir(folder) else { return Vec::new() };
-    let texts = threads
-        .filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("children")).ok());
-    texts
-        .flat_map(|text| {
-            let numbers = text.split_whitespace().filter_map(|word| word.parse().ok());
-            numbers.filter_map(Pid::from_raw).collect::<Vec<_>>()
-        })
-        .collect()
+/// The children of all threads of a process. One can be missing while another is waited for.
+///
+/// # Errors
+///
+/// What the system said, but for threads that have ended.
+pub(super) fn children(pid: Pid) -> io::Result<Vec<Pid>> {
+    let mut found = Vec::new();
+    for thread in std::fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero()))? {
+        let text = match std::fs::read_to_string(thread?.path().join("children")) {
+            Err(error) if is_gone(&error) => continue,
+            text => text?,
+        };
+        let numbers = text.split_whitespace().filter_map(|word| word.parse().ok());
+        found.extend(numbers.filter_map(Pid::from_raw));
+    }
+    Ok(found)
+}
+
+/// Whether an error says that a process, or a thread, is not there any more.
+pub(super) fn is_gone(error: &io::Error) -> bool {
+    let has_ended = error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error());
+    has_ended || error.kind() == io::ErrorKind::NotFound
 }
 
 /// The fields of a process's `stat` after its name, from its state on.

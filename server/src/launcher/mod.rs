@@ -193,7 +193,7 @@ impl Launcher {
         let etc = folder.join("system");
         let ready = tokio::sync::Mutex::new(None);
         let program = keep(program, &folder.join("init"))?;
-        let git = Outside::new(records.clone(), program.clone(), umask);
+        let git = Outside::new(records.clone(), program.clone(), umask, settings.policy);
         let files = files.with_git(Arc::new(git));
         let bounds = Bounds::new(folder, settings.limits);
         let (known, looking) = (Mutex::default(), tokio::sync::Mutex::default());

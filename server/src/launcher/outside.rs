@@ -1,19 +1,21 @@
-//! Commands of the daemon's own, outside of every sandbox on purpose: git works on a repository of
-//! the user, which no workspace shows. They have no limits either, since the space and the files
-//! are the user's. All else is as for every launch: init starts them, each is recorded before it
+//! Commands of the daemon's own, outside of the sandboxes of agents on purpose: git works on a
+//! repository of the user, which no workspace shows. They read what the user reads, and write only
+//! where they are to, so that no link of an agent leads them elsewhere. They have no limits, since
+//! the space and the files are the user's. All else is as for every launch: init starts them, each is recorded before it
 //! runs, and what they leave behind ends with them, with the daemon, or with the next one.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::unix::pipe;
+use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -21,11 +23,14 @@ use super::control::Setup;
 use super::leftovers::{Records, Whose};
 use super::outer::Outer;
 use super::process::Waiting;
-use super::{Error, Exit};
+use super::{Error, Exit, probe};
+use crate::workspace::SandboxPolicy;
 use crate::workspace::git::{Command, Output, Run, RunError};
 
-/// How long the end of what is cut off is waited for.
-const STOP: Duration = Duration::from_secs(2);
+/// How long what is cut off has to remove its locks.
+const GRACE: Duration = Duration::from_secs(1);
+/// How long the end of all of it is waited for.
+const STOP: Duration = Duration::from_secs(3);
 
 /// Runs commands outside of every sandbox.
 #[derive(Debug)]
@@ -34,17 +39,50 @@ pub(super) struct Outside {
     program: PathBuf,
     /// The user's: what they make in a repository is the user's own.
     umask: Mode,
+    policy: SandboxPolicy,
+    /// What keeps them from writing elsewhere, once that was looked for; none where it cannot.
+    keeper: OnceCell<Option<PathBuf>>,
     stopping: CancellationToken,
     running: TaskTracker,
 }
 
 impl Outside {
-    pub(super) fn new(records: Records, program: PathBuf, umask: Mode) -> Self {
+    pub(super) fn new(
+        records: Records,
+        program: PathBuf,
+        umask: Mode,
+        policy: SandboxPolicy,
+    ) -> Self {
+        let keeper = OnceCell::new();
         let (stopping, running) = (CancellationToken::new(), TaskTracker::new());
-        Self { records, program, umask, stopping, running }
+        Self { records, program, umask, policy, keeper, stopping, running }
     }
 
-    async fn to_its_end(&self, command: &Command) -> Result<Output, RunError> {
+    /// A command that can write in its own folders alone, where bubblewrap can be used.
+    async fn kept(&self, command: &Command) -> Result<Command, RunError> {
+        let program = find(command).ok_or(RunError::Missing)?;
+        let keeper = self.keeper.get_or_init(|| self.look(command)).await;
+        let Some(keeper) = keeper else { return Ok(command.clone()) };
+        Ok(behind(keeper, &program, command))
+    }
+
+    async fn look(&self, command: &Command) -> Option<PathBuf> {
+        if self.policy == SandboxPolicy::Off {
+            return None;
+        }
+        let found = probe::find().ok()?.path;
+        let program = find(&Command { program: "true".into(), ..command.clone() })?;
+        let trial = Command { args: Vec::new(), writes: Vec::new(), ..command.clone() };
+        let tried = self.to_its_end(&behind(&found, &program, &trial)).await;
+        let works = matches!(&tried, Ok(Some(output)) if output.code == Some(0));
+        if !works {
+            tracing::warn!(?tried, "git is not kept from writing elsewhere");
+        }
+        works.then_some(found)
+    }
+
+    /// None if it is cut off since the daemon stops.
+    async fn to_its_end(&self, command: &Command) -> Result<Option<Output>, RunError> {
         let setup = setup(command, self.umask)?;
         let (child, control) = Outer::bare(&self.program).spawn()?;
         let waiting = Waiting::hello(child, control, &self.records, Whose::default());
@@ -62,8 +100,13 @@ impl Outside {
         let stdout = bounded(pipe::Receiver::from_owned_fd(stdout.into())?, command.max_output);
         let stderr = bounded(pipe::Receiver::from_owned_fd(stderr.into())?, command.max_output);
         let all = async { tokio::join!(process.wait(), stdout, stderr) };
-        let Ok(ended) = tokio::time::timeout(command.timeout, all).await else {
-            process.kill().await;
+        let all = tokio::time::timeout(command.timeout, all);
+        let Some(ended) = self.stopping.run_until_cancelled(all).await else {
+            process.stop(GRACE).await;
+            return Ok(None);
+        };
+        let Ok(ended) = ended else {
+            process.stop(GRACE).await;
             return Err(RunError::TimedOut);
         };
         let (exit, (stdout, is_cut), (stderr, _)) = ended;
@@ -72,7 +115,7 @@ impl Outside {
             Exit::Signal(_) => None,
             Exit::Gone => return Err(io::Error::other("it was ended from outside").into()),
         };
-        Ok(Output { code, stdout, stderr, is_cut })
+        Ok(Some(Output { code, stdout, stderr, is_cut }))
     }
 }
 
@@ -84,12 +127,18 @@ impl Run for Outside {
             return Err(io::Error::from(io::ErrorKind::NotFound).into());
         }
         let running = self.running.token();
-        let ended = self.stopping.run_until_cancelled(self.to_its_end(command));
-        let ended = runtime.block_on(pin!(ended));
+        let ended = match self.stopping.is_cancelled() {
+            true => Ok(None),
+            false => runtime.block_on(pin!(async {
+                let command = self.kept(command).await?;
+                self.to_its_end(&command).await
+            })),
+        };
         drop(running);
         match ended {
-            Some(ended) => ended,
-            None => loop {
+            Ok(Some(output)) => Ok(output),
+            Err(error) if !self.stopping.is_cancelled() => Err(error),
+            Ok(None) | Err(_) => loop {
                 std::thread::park();
             },
         }
@@ -99,12 +148,30 @@ impl Run for Outside {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         self.stopping.cancel();
         self.running.close();
-        // What is dropped is killed.
-        let dropped = async { tokio::time::timeout(STOP, self.running.wait()).await };
-        if runtime.block_on(dropped).is_err() {
+        let ended = async { tokio::time::timeout(STOP, self.running.wait()).await };
+        if runtime.block_on(ended).is_err() {
             tracing::warn!("git that runs is left to the next daemon");
         }
     }
+}
+
+/// Where the program of a command lies.
+fn find(command: &Command) -> Option<PathBuf> {
+    let path = command.env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path)?;
+    let mut all = std::env::split_paths(path).map(|folder| folder.join(&command.program));
+    all.find(|path| path.is_file())
+}
+
+/// A command that bubblewrap keeps from writing elsewhere.
+fn behind(keeper: &Path, program: &Path, command: &Command) -> Command {
+    let mut args: Vec<OsString> =
+        ["--ro-bind", "/", "/", "--dev", "/dev"].map(OsString::from).to_vec();
+    for path in &command.writes {
+        args.extend(["--bind-try".into(), path.into(), path.into()]);
+    }
+    args.extend(["--chdir".into(), command.cwd.clone().into(), "--".into(), program.into()]);
+    args.extend(command.args.iter().cloned());
+    Command { program: keeper.into(), args, ..command.clone() }
 }
 
 /// What init is told. The environment is the command's own: nothing of the daemon's is in it.

@@ -74,6 +74,9 @@ pub struct Git {
     /// Whether the branch was made with the worktree.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub created_branch: bool,
+    /// The commit that its branch is made from; absent for what the repository has checked out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<String>,
 }
 
 /// A folder with links, or a window on one.

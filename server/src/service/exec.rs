@@ -1,7 +1,7 @@
 //! ExecService: commands that people run where agents work.
 
 use futures_util::future::BoxFuture;
-use futures_util::stream::{self, BoxStream};
+use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt};
 use substrat_proto::v1;
 use substrat_proto::v1::exec_request::Request as Asked;
@@ -10,6 +10,7 @@ use substrat_proto::v1::exec_service_server::ExecService;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::status::{Reason, invalid, not_launched, refused, rejected, status};
@@ -51,18 +52,10 @@ impl ExecService for Api {
         let told = Hits { engine: self.engine.clone(), workspace: shared, all: Vec::new() };
         let deleted = until_deleted(self.engine.clone(), workspace).boxed();
         let running = Running::new(launched, requests, told, (in_use, deleted));
-        let told = stream::unfold(Some(running), |running| async {
-            let mut running = running?;
-            match running.next().await {
-                Ok(told) => {
-                    let over = matches!(told, Told::Exited(_));
-                    let response = v1::ExecResponse { response: Some(told) };
-                    Some((Ok(response), (!over).then_some(running)))
-                }
-                Err(status) => Some((Err(status), None)),
-            }
-        });
-        Ok(Response::new(told.boxed()))
+        let (sender, told) = mpsc::channel(1);
+        // It ends with its workspace, whether or not anybody reads what it writes.
+        tokio::spawn(running.to_its_end(sender));
+        Ok(Response::new(ReceiverStream::new(told).boxed()))
     }
 }
 
@@ -137,7 +130,7 @@ fn size_of(size: &v1::TerminalSize) -> Result<(u16, u16), Status> {
 
 fn being_deleted(workspace: &WorkspaceId) -> Status {
     let name = Name::known(&workspace.to_string());
-    let by = "its own deletion, which is under way".to_owned();
+    let by = "its making or its deletion, which is under way".to_owned();
     rejected(&Rejection::WorkspaceInUse { name, by })
 }
 
@@ -222,6 +215,30 @@ impl Running {
         let waiting = process.take_hits();
         let (requests, input) = (Some(requests), Vec::new());
         Self { process, streams, requests, input, started, waiting, hits, deleted, _in_use: in_use }
+    }
+
+    /// Tells what happens until it has ended, nobody is told any more, or its workspace is gone.
+    async fn to_its_end(mut self, sender: mpsc::Sender<Result<v1::ExecResponse, Status>>) {
+        let end = loop {
+            let told = tokio::select! {
+                told = self.next() => told,
+                () = sender.closed() => return,
+            };
+            let goes_on = matches!(&told, Ok(told) if !matches!(told, Told::Exited(_)));
+            let told = told.map(|told| v1::ExecResponse { response: Some(told) });
+            if !goes_on {
+                break told;
+            }
+            tokio::select! {
+                sent = sender.send(told) => if sent.is_err() {
+                    return;
+                },
+                gone = &mut self.deleted => break Err(rejected(&gone)),
+            }
+        };
+        // The command ends before whoever reads slowly knows.
+        drop(self);
+        let _ = sender.send(end).await;
     }
 
     async fn next(&mut self) -> Result<Told, Status> {

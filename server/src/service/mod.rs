@@ -123,6 +123,9 @@ pub struct About {
     pub mended: Box<dyn Fn() -> Mended + Send + Sync>,
 }
 
+/// How many requests have git work on worktrees at once.
+const GIT_TURNS: usize = 8;
+
 /// The services; clones share them.
 #[derive(Clone)]
 pub struct Api {
@@ -130,6 +133,8 @@ pub struct Api {
     files: Files,
     launcher: Launcher,
     uses: uses::Uses,
+    /// Held by who has git work on worktrees.
+    git_turns: Arc<tokio::sync::Semaphore>,
     about: Arc<About>,
 }
 
@@ -137,7 +142,8 @@ impl Api {
     /// The services of an engine.
     pub fn new(engine: Handle, files: Files, launcher: Launcher, about: About) -> Self {
         let uses = uses::Uses::default();
-        Self { engine, files, launcher, uses, about: Arc::new(about) }
+        let git_turns = Arc::new(tokio::sync::Semaphore::new(GIT_TURNS));
+        Self { engine, files, launcher, uses, git_turns, about: Arc::new(about) }
     }
 
     /// Serves until `stop` resolves, and then until the running requests have ended.

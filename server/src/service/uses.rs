@@ -58,7 +58,7 @@ impl Drop for Closed {
     }
 }
 
-/// A command that counts, or the making of a workspace.
+/// A command that counts.
 pub(super) struct InUse {
     uses: Uses,
     workspace: WorkspaceId,

@@ -21,23 +21,53 @@ impl Api {
 
     /// The folder is made behind the record; who is told of the workspace finds it there.
     async fn make_folder(&self, id: WorkspaceId) -> Result<(), Status> {
-        // Users delete none whose folder is being made. Agents can.
-        let _making = self.uses.enter(id);
+        // Users neither delete it nor run anything there meanwhile. Agents can.
+        let _making = self.uses.close(vec![id]);
         let (root, git) = self.root_of(id).await?;
         let files = self.files.clone();
-        let made = tokio::task::spawn_blocking({
-            let (root, git) = (root.clone(), git.clone());
-            move || match git {
-                Some(git) => files.add_worktree(&git, &root).map_err(|no| git_failed(&no)),
-                None => {
-                    // What goes wrong is in the daemon's log, and tried again at the next touch.
-                    let _ = files.create_root(&root);
-                    Ok(())
-                }
+        let of = (root.clone(), git.clone());
+        self.at_git(move || match of {
+            (root, Some(git)) => files.add_worktree(&git, &root).map_err(|no| git_failed(&no)),
+            (root, None) => {
+                // What goes wrong is in the daemon's log, and tried again at the next touch.
+                let _ = files.create_root(&root);
+                Ok(())
             }
-        });
-        made.await.map_err(|panic| bug(&panic))??;
+        })
+        .await??;
         self.keep_made(id, root, git).await
+    }
+
+    /// Makes the folder of a new workspace; one that cannot be made is not there. Goes on when
+    /// whoever asked for it has gone.
+    async fn make(&self, id: WorkspaceId) -> Result<(), Status> {
+        let api = self.clone();
+        let making = tokio::spawn(async move {
+            let Err(no) = api.make_folder(id).await else { return Ok(()) };
+            let Ok((root, _)) = api.root_of(id).await else { return Err(no) };
+            let files = api.files.clone();
+            if !api.at_git(move || files.aside(&root)).await?.is_empty() {
+                // What lies there is somebody's.
+                return Err(no);
+            }
+            let undo = Command::DeleteWorkspace { workspace: id.to_string(), force: true };
+            if let Err(error) = api.change_workspace(undo, None).await {
+                tracing::warn!(workspace = %id, %error, "was not made, and could not be deleted");
+            }
+            Err(no)
+        });
+        making.await.map_err(|panic| bug(&panic))?
+    }
+
+    /// Does what blocks and may take long, beside few others of that kind: who does anything else
+    /// does not wait for it.
+    pub(super) async fn at_git<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Status> {
+        // It is never closed.
+        let _turn = self.git_turns.acquire().await;
+        tokio::task::spawn_blocking(work).await.map_err(|panic| bug(&panic))
     }
 
     /// Removes what was made for a workspace that was deleted meanwhile: its deletion has found
@@ -72,7 +102,8 @@ impl Api {
         let files = self.files.clone();
         // The engine does the same; who is told that it is deleted finds it gone.
         let gone = move || files.remove_workspace(&root, git.as_ref());
-        match tokio::task::spawn_blocking(gone).await.unwrap_or_else(|panic| Err(panic.into())) {
+        let gone = self.at_git(gone).await.map(|gone| gone.map_err(|error| error.to_string()));
+        match gone.unwrap_or_else(|panic| Err(panic.message().to_owned())) {
             Ok(left) => left.unwrap_or_default(),
             Err(error) => {
                 tracing::error!(workspace = %id, %error, "its folder could not be removed");
@@ -116,11 +147,11 @@ impl Api {
         let path = git.repo;
         // A branch folder of its own: in that of another workspace it could change the other's.
         let branch = request::given(git.branch).unwrap_or_else(|| format!("substrat/{name}/work"));
-        let checked = tokio::task::spawn_blocking(move || {
+        self.at_git(move || {
             let real = files.check_folder(&path).map_err(|no| no_repository(&path, no))?;
             files.check_repository(&real, &branch).map_err(|no| git_failed(&no))
-        });
-        checked.await.map_err(|panic| bug(&panic))?
+        })
+        .await?
     }
 
     /// Refuses what cannot be shown as the disk is now.
@@ -180,8 +211,8 @@ impl Api {
     /// Refuses to delete a worktree with work that would be lost.
     async fn check_work_left(&self, git: Git, root: String) -> Result<(), Status> {
         let files = self.files.clone();
-        let looked = tokio::task::spawn_blocking(move || files.work_left(&git, &root)).await;
-        let left = looked.map_err(|panic| bug(&panic))?.map_err(|no| git_failed(&no))?;
+        let looked = self.at_git(move || files.work_left(&git, &root)).await?;
+        let left = looked.map_err(|no| git_failed(&no))?;
         match left.is_empty() {
             true => Ok(()),
             false => Err(work_left(&left)),
@@ -279,15 +310,7 @@ impl WorkspaceService for Api {
         let command = Command::CreateWorkspace { new };
         let id = self.change_workspace(command, key).await?;
         let workspace = self.workspace_now(id).await?;
-        if let Err(no) = self.make_folder(id).await {
-            // One that cannot be made is not there.
-            let workspace = id.to_string();
-            let undo = Command::DeleteWorkspace { workspace, force: true };
-            if let Err(error) = self.change_workspace(undo, None).await {
-                tracing::warn!(workspace = %id, %error, "was not made, and could not be deleted");
-            }
-            return Err(no);
-        }
+        self.make(id).await?;
         Ok(Response::new(v1::CreateWorkspaceResponse { workspace: Some(workspace) }))
     }
 

@@ -13,24 +13,35 @@ pub(super) struct Locks {
     idle: Arc<Condvar>,
 }
 
+/// A lock that is in use, or waited for.
+struct Held<'a> {
+    locks: &'a Locks,
+    name: &'a str,
+    lock: Option<Arc<Mutex<()>>>,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let mut all = self.locks.all();
+        self.lock = None;
+        // Who has a clone is in line for it.
+        if all.get(self.name).is_some_and(|lock| Arc::strong_count(lock) == 1) {
+            all.remove(self.name);
+            if all.is_empty() {
+                self.locks.idle.notify_all();
+            }
+        }
+    }
+}
+
 impl Locks {
     /// Does something while nobody else does anything under this name.
     pub(super) fn alone<T>(&self, name: &str, work: impl FnOnce() -> T) -> T {
         let lock = self.all().entry(name.to_owned()).or_default().clone();
-        let done = {
-            let _alone = lock.lock().unwrap_or_else(PoisonError::into_inner);
-            work()
-        };
-        let mut all = self.all();
-        drop(lock);
-        // Who has a clone is in line for it.
-        if all.get(name).is_some_and(|lock| Arc::strong_count(lock) == 1) {
-            all.remove(name);
-            if all.is_empty() {
-                self.idle.notify_all();
-            }
-        }
-        done
+        let held = Held { locks: self, name, lock: Some(lock) };
+        let _alone =
+            held.lock.as_ref().map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner));
+        work()
     }
 
     /// Waits until nobody does anything, for so long at most. Returns whether that is so.

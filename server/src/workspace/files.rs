@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
@@ -108,10 +109,19 @@ impl Files {
         let whole = root.split_once('/').filter(|(top, rest)| *rest == "root" || rest == top);
         let top = whole.map_or(root, |(top, _)| top);
         let (parent, name) = top.rsplit_once('/').unwrap_or(("", top));
-        let removed = open_real(self.all()?, parent).and_then(|parent| remove_tree(&parent, name));
-        match removed {
+        let parent = match open_real(self.all()?, parent) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            other => other?,
+        };
+        if whole.is_none() {
+            return remove_busy(&parent, name);
+        }
+        // By its name, the next daemon knows what this one does not get to remove.
+        let removed = format!("{REMOVED}{name}");
+        remove_busy(&parent, &removed)?;
+        match parent.rename(name, &parent, &removed) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            other => other,
+            renamed => renamed.and_then(|()| remove_busy(&parent, &removed)),
         }
     }
 
@@ -189,6 +199,34 @@ impl Files {
         let dir = dir.map_err(Error::at(at))?;
         let is_worktree = mount.source.is_worktree();
         Ok(Place { dir, path: rest.to_owned(), writable, is_worktree })
+    }
+}
+
+/// How the name of a folder begins that is being removed.
+pub(super) const REMOVED: &str = "removed-";
+/// How long who still writes in a folder that is being removed is waited for.
+const BUSY: Duration = Duration::from_secs(10);
+
+/// Removes a folder with all that is in it, also while somebody still writes in it for a while.
+/// One that is gone is fine.
+fn remove_busy(parent: &Dir, name: &str) -> io::Result<()> {
+    let begun = Instant::now();
+    loop {
+        match remove_tree(parent, name) {
+            Err(error)
+                if error.kind() == io::ErrorKind::NotFound && enter(parent, name).is_err() =>
+            {
+                return Ok(());
+            }
+            Err(error) => {
+                let is_busy = [io::ErrorKind::DirectoryNotEmpty, io::ErrorKind::NotFound];
+                if !is_busy.contains(&error.kind()) || begun.elapsed() > BUSY {
+                    return Err(error);
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Ok(()) => return Ok(()),
+        }
     }
 }
 

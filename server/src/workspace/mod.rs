@@ -5,6 +5,7 @@
 //! lead out are refused by the resolution itself, so there is no gap between check and use.
 
 mod alone;
+mod copies;
 mod error;
 mod files;
 pub mod git;
@@ -25,4 +26,4 @@ pub use kernel::unescape as unescape_mount;
 pub use mounts::open_real_any;
 pub use mounts::{Open, Unseen};
 pub use settings::{SandboxPolicy, SandboxReport, SandboxSettings};
-pub use worktrees::{GitInside, Made};
+pub use worktrees::{GitInside, HalfRemoved, Made};

@@ -13,8 +13,10 @@ use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, openat, renameat_with, unli
 use rustix::io::Errno;
 
 use super::Files;
+use super::copies;
+use super::files::{REMOVED, readable, remove_tree, sync};
 use super::git::{
-    Error, Removed, Repository, Run, WorkLeft, Worktree, excludes, sandbox_environment,
+    Error, Removed, Repository, Run, WorkLeft, Worktree, detached, excludes, sandbox_environment,
     sandbox_mounts,
 };
 use crate::model::{Access, Git};
@@ -36,7 +38,8 @@ pub struct GitInside {
 /// The repository of a worktree: by its own folder alone. Where `.git` in its top folder leads is
 /// for whoever can write there to choose.
 fn repository(run: &Arc<dyn Run>, git: &Git) -> Result<Repository, Error> {
-    Repository::known(run.clone(), Path::new(&git.common_dir), &git.identity)
+    let known = Repository::known(run.clone(), Path::new(&git.common_dir), &git.identity)?;
+    Ok(known.starting_at(git.start.as_deref()))
 }
 
 /// The worktree of a workspace: git names it by the last part of its root, which is the
@@ -63,6 +66,19 @@ pub enum Made {
 
 /// A file beside the root of a worktree that is being made.
 const MARK: &str = "making";
+/// One beside the root of a worktree that is being removed: its [`Git`] as JSON.
+const REMOVING: &str = "removing";
+/// How folders begin in which what lay where a worktree was cut off is kept.
+const ASIDE: &str = "cut-off-";
+
+/// A workspace whose folder a daemon that is gone was removing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HalfRemoved {
+    /// Its root.
+    pub root: String,
+    /// The worktree that it was.
+    pub git: Git,
+}
 
 fn mark(root: &Path) -> PathBuf {
     root.with_file_name(MARK)
@@ -86,7 +102,7 @@ fn keep_aside(top: &OwnedFd, root: &Path) -> io::Result<()> {
     }
     let name = root.file_name().unwrap_or_default();
     for number in 1..=1000 {
-        let aside = format!("cut-off-{number}");
+        let aside = format!("{ASIDE}{number}");
         match renameat_with(top, name, top, &aside, RenameFlags::NOREPLACE) {
             Ok(()) => {
                 tracing::warn!(root = %root.display(), aside, "moved aside what was cut off");
@@ -111,18 +127,29 @@ impl Files {
         let created_branch = !repository.has_branch(branch)?;
         let repo = repository.top().to_string_lossy().into_owned();
         let common_dir = repository.common_dir().to_string_lossy().into_owned();
+        self.check_shown(&common_dir)?;
         let (branch, identity) = (branch.to_owned(), repository.identity()?);
-        Ok(Git { repo, branch, common_dir, identity, created_branch })
+        let start = repository.starts_at().filter(|_| created_branch).map(str::to_owned);
+        Ok(Git { repo, branch, common_dir, identity, created_branch, start })
     }
 
-    /// Makes the worktree of a workspace. One that is there is fine, and one that was cut off is
-    /// made anew.
+    /// A sandbox is shown the folder that git keeps everything in, wherever that lies.
+    fn check_shown(&self, common_dir: &str) -> Result<(), Error> {
+        let checked = self.check_folder(common_dir).map(drop);
+        checked.map_err(|problem| Error::Unsupported { path: common_dir.into(), problem })
+    }
+
+    /// Makes the worktree of a workspace. One that was made is left as it is, and one that was cut
+    /// off is made anew.
     ///
     /// # Errors
     ///
     /// What git can say against it.
     pub fn add_worktree(&self, git: &Git, root: &str) -> Result<(), Error> {
         self.alone.alone(folder_of(root), || {
+            if self.made(git, root) == Made::Whole {
+                return Ok(());
+            }
             let at = self.worktree_root(root)?;
             let repository = repository(&self.git, git)?;
             let (mark, name) = (mark(&at), worktree(git, &at).name);
@@ -131,18 +158,33 @@ impl Files {
             if mark.exists() {
                 keep_aside(&top, &at).map_err(failed)?;
                 repository.clear(&at, &worktree(git, &at))?;
-            } else if !is_empty(&at).unwrap_or(true) {
-                // It is not to be taken for one that was cut off.
-                return Self::make_worktree(&repository, git, &at, &name);
             }
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let made = openat(&top, MARK, flags, Mode::RUSR | Mode::WUSR);
             made.map_err(|error| failed(error.into()))?;
             let made = Self::make_worktree(&repository, git, &at, &name);
             // It stays only where a kill cuts this off.
-            let removed = unlinkat(&top, MARK, AtFlags::empty());
-            made.and(removed.map_err(|error| failed(error.into())))
+            let removed = unlinkat(&top, MARK, AtFlags::empty()).map_err(io::Error::from);
+            let removed = removed.and_then(|()| readable(&top).and_then(sync));
+            if made.is_ok() {
+                self.drop_copies(root, &top, &at);
+            }
+            made.and(removed.map_err(failed))
         })
+    }
+
+    /// Removes what was set aside and is in the worktree as well: git had begun to write it.
+    fn drop_copies(&self, root: &str, top: &OwnedFd, at: &Path) {
+        for aside in self.aside(root) {
+            let open = |path: &Path| Dir::open_ambient_dir(path, ambient_authority());
+            let is_copy = open(&aside).and_then(|aside| copies::holds(&open(at)?, &aside));
+            let name = aside.file_name().unwrap_or_default().to_string_lossy();
+            if is_copy.unwrap_or(false)
+                && let Err(error) = readable(top).and_then(|top| remove_tree(&top, &name))
+            {
+                tracing::warn!(?aside, %error, "what was set aside could not be removed");
+            }
+        }
     }
 
     fn make_worktree(
@@ -186,8 +228,48 @@ impl Files {
     ///
     /// What git can say against looking.
     pub fn work_left(&self, git: &Git, root: &str) -> Result<WorkLeft, Error> {
+        let aside = self.aside(root);
         let root = self.worktree_root(root)?;
-        repository(&self.git, git)?.work_left(&root, &worktree(git, &root))
+        let mut left = repository(&self.git, git)?.work_left(&root, &worktree(git, &root))?;
+        left.uncommitted.extend(aside.into_iter().map(|path| path.to_string_lossy().into_owned()));
+        Ok(left)
+    }
+
+    /// Folders in which what lay where a worktree was cut off is kept.
+    pub fn aside(&self, root: &str) -> Vec<PathBuf> {
+        let Ok(top) = self.worktree_root(folder_of(root)) else { return Vec::new() };
+        let Ok(folder) = Dir::open_ambient_dir(&top, ambient_authority()) else {
+            return Vec::new();
+        };
+        let names = folder.entries().into_iter().flatten().flatten();
+        let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+        let mut found: Vec<PathBuf> =
+            names.filter(|name| name.starts_with(ASIDE)).map(|name| top.join(name)).collect();
+        found.sort();
+        found
+    }
+
+    /// Removes what a daemon that is gone was removing, and lists what it was removing of
+    /// repositories. One that a workspace has is none.
+    pub fn half_removed(&self, is_used: impl Fn(&str) -> bool) -> io::Result<Vec<HalfRemoved>> {
+        let mut found = Vec::new();
+        for entry in self.all()?.entries()? {
+            let Ok(top) = entry?.file_name().into_string() else { continue };
+            if let Some(root) = top.strip_prefix(REMOVED) {
+                self.remove_root(&format!("{root}/root"))?;
+                continue;
+            }
+            let record = self.folder().join(&top).join(REMOVING);
+            if is_used(&top) || !record.is_file() {
+                continue;
+            }
+            let folder = Dir::open_ambient_dir(self.folder().join(&top), ambient_authority())?;
+            match serde_json::from_slice(&folder.read(REMOVING)?) {
+                Ok(git) => found.push(HalfRemoved { root: format!("{top}/{top}"), git }),
+                Err(error) => tracing::error!(?record, %error, "what was removed cannot be told"),
+            }
+        }
+        Ok(found)
     }
 
     /// Removes the folder of a workspace, and what git knows of it. One that is gone is fine. One
@@ -201,6 +283,9 @@ impl Files {
         // The roots of children lie in that of their parent. No name of a folder has a slash.
         self.alone.alone(folder_of(root), || {
             let Some(git) = git else { return self.remove_root(root).map(|()| None) };
+            if let Err(error) = self.mark_removal(git, root) {
+                tracing::warn!(root, %error, "what is cut off now stays");
+            }
             let removed = || self.remove_worktree(git, root);
             let left = match self.alone.alone(&git.common_dir, removed) {
                 Ok(gone) => {
@@ -212,13 +297,38 @@ impl Files {
                 // Its files go all the same; what the repository knows of it is its owner's to
                 // mend.
                 Err(error) => {
-                    let next = "\"git worktree unlock\" and \"git worktree prune\" there end it";
+                    let next = self.rest(git, root);
                     tracing::error!(root, repo = git.repo, %error, next, "a worktree stays known");
                     Some(format!("its repository still knows the worktree: {error}; {next}"))
                 }
             };
             self.remove_root(root).map(|()| left)
         })
+    }
+
+    /// What its owner is to do about a worktree that git was not run for.
+    fn rest(&self, git: &Git, root: &str) -> String {
+        let prune = "\"git worktree unlock\" and \"git worktree prune\" there end it";
+        let at = self.worktree_root(root).unwrap_or_default();
+        match detached(Path::new(&git.common_dir), &worktree(git, &at).name) {
+            // Nothing else may hold it.
+            Some(commit) => format!(
+                "\"git branch NAME {commit}\" there keeps what it had checked out, and then {prune}"
+            ),
+            None => prune.to_owned(),
+        }
+    }
+
+    /// Has the next daemon remove what this one does not get to remove.
+    fn mark_removal(&self, git: &Git, root: &str) -> io::Result<()> {
+        let top = self.folder().join(folder_of(root));
+        if !top.is_dir() {
+            return Ok(());
+        }
+        let top = Dir::open_ambient_dir(top, ambient_authority())?;
+        top.write(REMOVING, serde_json::to_vec(git)?)?;
+        top.open(REMOVING)?.sync_all()?;
+        sync(top)
     }
 
     /// Removes a worktree whatever is in it; commits stay, on its branch.
@@ -241,7 +351,12 @@ impl Files {
         at: &str,
     ) -> Result<GitInside, Error> {
         let root = self.worktree_root(root)?;
+        if mark(&root).exists() {
+            let problem = "its worktree is still being made";
+            return Err(Error::Unsupported { path: PathBuf::from(&git.repo), problem });
+        }
         let (repository, worktree) = (repository(&self.git, git)?, worktree(git, &root));
+        self.check_shown(&git.common_dir)?;
         repository.check_ways(&root, &worktree)?;
         let shown = sandbox_mounts(&repository, &worktree.name, &worktree.branch)?;
         let common_dir = repository.common_dir().to_owned();

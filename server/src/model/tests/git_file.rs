@@ -13,6 +13,7 @@ impl World {
             common_dir: "/srv/repo/.git".into(),
             identity: "1".into(),
             created_branch: true,
+            start: None,
         };
         let new = NewWorkspace { git: Some(git), ..NewWorkspace::named(name) };
         self.run(Command::CreateWorkspace { new }).unwrap();

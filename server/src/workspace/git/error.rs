@@ -80,8 +80,8 @@ pub enum Error {
         /// In what way.
         problem: &'static str,
     },
-    /// There is something that git would wait for where it reads a file, or a way to it.
-    #[error("{path:?} is {what}, for which git could wait without end; remove it")]
+    /// There is something that git would wait for where it reads a file, or a way to elsewhere.
+    #[error("{path:?} is {what}; remove it")]
     Special {
         /// The path.
         path: PathBuf,

@@ -40,6 +40,17 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes of git's output that are looked at.
 const MAX_OUTPUT: usize = 4 << 20;
 
+/// What is checked out.
+const HEAD: &str = "HEAD";
+
+/// The commit that a worktree has checked out without a branch, as it says itself.
+pub fn detached(common_dir: &Path, name: &str) -> Option<String> {
+    match admin::Admin::open(common_dir, name).ok()??.head().ok()?? {
+        parse::Head::Commit(commit) => Some(commit),
+        parse::Head::Branch(_) => None,
+    }
+}
+
 /// A git repository.
 #[derive(Clone)]
 pub struct Repository {
@@ -49,6 +60,10 @@ pub struct Repository {
     top: PathBuf,
     git_dir: PathBuf,
     common_dir: PathBuf,
+    /// What new branches are made from.
+    start: String,
+    /// Folders that git may write in beside the common one.
+    writes: Vec<PathBuf>,
     /// What takes the power from its own filters.
     overrides: Vec<plain::Setting>,
 }
@@ -72,6 +87,8 @@ impl Repository {
             top: real.clone(),
             git_dir: PathBuf::new(),
             common_dir: PathBuf::new(),
+            start: HEAD.to_owned(),
+            writes: Vec::new(),
             overrides: Vec::new(),
         };
         repository.git_dir = repository.ask(&real, "--absolute-git-dir")?;
@@ -89,6 +106,11 @@ impl Repository {
         repository.common_dir = real(&repository.common_dir)?;
         repository.top = real(&repository.top)?;
         repository.read_settings()?;
+        repository.check_objects()?;
+        if repository.git_dir != repository.common_dir {
+            // Of a worktree, what that has checked out is meant.
+            repository.start = repository.resolve(HEAD)?.unwrap_or_else(|| HEAD.to_owned());
+        }
         Ok(repository)
     }
 
@@ -104,6 +126,8 @@ impl Repository {
             top: common_dir.to_owned(),
             git_dir: common_dir.to_owned(),
             common_dir: common_dir.to_owned(),
+            start: HEAD.to_owned(),
+            writes: Vec::new(),
             overrides: Vec::new(),
         };
         match admin::identity(common_dir) {
@@ -112,6 +136,27 @@ impl Repository {
         }
         repository.read_settings()?;
         Ok(repository)
+    }
+
+    /// Makes branches from a commit; from what is checked out without one.
+    #[must_use]
+    pub fn starting_at(self, commit: Option<&str>) -> Self {
+        Self { start: commit.unwrap_or(HEAD).to_owned(), ..self }
+    }
+
+    /// The commit that branches are made from, if that is not what the repository has checked out.
+    pub fn starts_at(&self) -> Option<&str> {
+        Some(&*self.start).filter(|start| *start != HEAD)
+    }
+
+    /// A sandbox is shown the objects of the one repository.
+    fn check_objects(&self) -> Result<(), Error> {
+        if !self.common_dir.join("objects/info/alternates").exists() {
+            return Ok(());
+        }
+        let problem = "some of its objects lie in another repository, which a sandbox does not \
+                       show; \"git repack -ad\" there, and then remove objects/info/alternates";
+        Err(Error::Unsupported { path: self.top.clone(), problem })
     }
 
     /// Which folder it is: the inode of the one that git keeps everything in.
@@ -232,6 +277,7 @@ impl Repository {
             args,
             env: plain::environment(self.path.as_deref(), &self.overrides, common_dir),
             cwd: cwd.to_owned(),
+            writes: common_dir.map(Path::to_owned).into_iter().chain(self.writes.clone()).collect(),
             timeout,
             max_output: MAX_OUTPUT,
         };

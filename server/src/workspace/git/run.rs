@@ -16,6 +16,9 @@ pub struct Command {
     pub env: Vec<(OsString, OsString)>,
     /// Where it runs.
     pub cwd: PathBuf,
+    /// Folders that it may write in. Where there is a sandbox, it can write nowhere else: what a
+    /// link that an agent put there leads to stays as it is.
+    pub writes: Vec<PathBuf>,
     /// How long it may take.
     pub timeout: Duration,
     /// Bytes that are kept of each of its outputs; what exceeds them is read and dropped.

@@ -375,3 +375,28 @@ fn what_is_made_in_a_repository_has_the_modes_that_git_gives() {
         fs::remove_file(git.join("packed-refs")).unwrap();
     }
 }
+
+#[test]
+fn a_branch_of_a_worktree_begins_where_that_one_is() {
+    let world = World::new();
+    let other = world.repo.with_file_name("other");
+    git_at(&world.repo, &["worktree", "add", "-q", "-b", "side", other.to_str().unwrap()]);
+    world.commit_in(&other, "on the side");
+    let found = Repository::open(Arc::new(Direct), &other).unwrap();
+    let start = found.starts_at().map(str::to_owned);
+    let identity = found.identity().unwrap();
+    let known = Repository::known(Arc::new(Direct), found.common_dir(), &identity).unwrap();
+    known.starting_at(start.as_deref()).add_worktree(&world.root, BRANCH).unwrap();
+    assert_eq!(git_at(&world.root, &["log", "-1", "--format=%s"]), "on the side");
+    assert_eq!(Repository::open(Arc::new(Direct), &world.repo).unwrap().starts_at(), None);
+}
+
+#[test]
+fn a_repository_whose_objects_lie_elsewhere_is_refused() {
+    let world = World::new();
+    let shared = world.repo.with_file_name("shared");
+    let args = ["clone", "-q", "--shared", world.repo.to_str().unwrap()];
+    git_at(world.folder.path(), &[&args[..], &[shared.to_str().unwrap()]].concat());
+    let refused = Repository::open(Arc::new(Direct), &shared).map(drop).unwrap_err();
+    assert!(refused.to_string().contains("objects/info/alternates"), "{refused}");
+}

@@ -51,9 +51,10 @@ impl Repository {
             Ok(_) => {}
             Err(error) => return Err(Error::Io { path: root.to_owned(), error }),
         }
+        special::clear_logs(&self.common_dir)?;
         self.check_readable()?;
         let is_new = self.commit_of(branch)?.is_none();
-        if is_new && self.resolve("HEAD")?.is_none() {
+        if is_new && self.resolve(&self.start)?.is_none() {
             return Err(Error::NoCommits { path: self.top.clone() });
         }
         let known = parse::worktrees(&self.git(&["worktree", "list", "--porcelain", "-z"])?);
@@ -72,8 +73,10 @@ impl Repository {
         if is_new {
             args.extend(["--no-track", "-b", branch].map(OsString::from));
         }
-        args.extend(["--".into(), root.into(), if is_new { "HEAD" } else { branch }.into()]);
-        self.git_long(&args)?;
+        args.extend(["--".into(), root.into(), if is_new { &self.start } else { branch }.into()]);
+        // Beside what it keeps, git writes there.
+        let writes = root.parent().map(Path::to_owned).into_iter().collect();
+        Self { writes, ..self.clone() }.git_long(&args)?;
         match self.name_at(root)? {
             Some(name) => {
                 self.prepare(&name, branch)?;
@@ -136,7 +139,7 @@ impl Repository {
     /// [`Error::Special`].
     pub fn check_readable(&self) -> Result<(), Error> {
         special::check_shared(&self.common_dir)?;
-        special::check_folder(&self.common_dir.join("worktrees"))
+        special::check_worktrees(&self.common_dir)
     }
 
     /// The name of the worktree at a path, if both sides say that it is there.
@@ -204,7 +207,7 @@ impl Repository {
             return Err(Error::Tampered { path, problem: "it is not there any more" });
         };
         admin.check()?;
-        special::check_folder(&self.common_dir.join("worktrees").join(&worktree.name))?;
+        special::check_worktree(&self.common_dir, &worktree.name)?;
         special::check_files(root)?;
         let status = ["status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=normal"];
         let status = [&status[..], &["--ignore-submodules=all"]].concat();
@@ -288,6 +291,7 @@ impl Repository {
                 return Err(Error::WorkLeft { root: root.to_owned(), left });
             }
         }
+        special::clear_logs(&self.common_dir)?;
         special::check_shared(&self.common_dir)?;
         let mut removed = Removed::default();
         removed.kept.extend(self.rescue(worktree)?);
@@ -332,7 +336,7 @@ impl Repository {
         if !self.only_in(std::slice::from_ref(&tip), &own, 1)?.is_empty() {
             return Ok(false);
         }
-        special::check_folder(&self.common_dir.join("worktrees"))?;
+        special::check_worktrees(&self.common_dir)?;
         let known = parse::worktrees(&self.git(&["worktree", "list", "--porcelain", "-z"])?);
         if known.iter().any(|(_, of)| of.as_deref() == Some(branch)) {
             return Ok(false);
@@ -360,7 +364,7 @@ impl Repository {
         self.resolve(&format!("refs/heads/{branch}"))
     }
 
-    fn resolve(&self, name: &str) -> Result<Option<String>, Error> {
+    pub(super) fn resolve(&self, name: &str) -> Result<Option<String>, Error> {
         let commit = format!("{name}^{{commit}}");
         let output = self.try_git(&["rev-parse", "-q", "--verify", &commit])?;
         let id = parse::line(&output.stdout).to_str().filter(|id| parse::is_object_id(id));

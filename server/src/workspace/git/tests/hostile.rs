@@ -305,6 +305,7 @@ fn a_link_to_a_folder_where_git_reads_is_named_and_not_followed() {
         assert!(is_named, "{place}: {refused}");
         let removed = trap.world.remove(&trap.worktree, true);
         match top {
+            "common" if place.starts_with("logs") => assert!(removed.is_ok() && !at.is_symlink()),
             "common" => assert!(matches!(removed, Err(Error::Special { .. })), "{place}"),
             _ => assert!(removed.is_ok() && !trap.world.root.exists(), "{place}"),
         }
@@ -352,4 +353,38 @@ fn no_worktree_is_made_where_git_would_wait() {
         let opened = Repository::open(Arc::new(Direct), &world.repo);
         assert_eq!(matches!(opened, Err(Error::Special { .. })), place == "HEAD");
     }
+}
+
+#[test]
+fn git_writes_through_no_link() {
+    for place in ["logs/refs/heads/substrat/w/other", "refs/heads/substrat/w/other"] {
+        let trap = Trap::new();
+        let (at, aside) = (trap.world.repo.join(".git").join(place), trap.world.folder.path());
+        fs::create_dir_all(at.parent().unwrap()).unwrap();
+        symlink(aside.join("anything"), &at).unwrap();
+        let root = trap.world.root.with_file_name("second");
+        let added = trap.world.open().add_worktree(&root, "substrat/w/other");
+        let removed = trap.world.remove(&trap.worktree, true);
+        if place.starts_with("logs") {
+            assert!(added.is_ok() && removed.is_ok() && !at.is_symlink(), "{added:?} {removed:?}");
+        } else {
+            let refused = added.unwrap_err();
+            let is_named = matches!(&refused, Error::Special { path, .. } if *path == at);
+            assert!(is_named && removed.is_err(), "{place}: {refused}");
+        }
+        assert!(!aside.join("anything").exists(), "{place}");
+    }
+}
+
+#[test]
+fn what_other_programs_keep_beside_a_worktree_stands_against_nothing() {
+    let trap = Trap::new();
+    for at in [trap.admin("annex"), trap.admin("modules/sub/hooks")] {
+        fs::create_dir_all(at.parent().unwrap()).unwrap();
+        symlink(trap.world.folder.path(), at).unwrap();
+    }
+    assert!(trap.work_left().unwrap().is_empty());
+    let root = trap.world.root.with_file_name("second");
+    trap.world.open().add_worktree(&root, "another").unwrap();
+    trap.world.remove(&trap.worktree, false).unwrap();
 }
