@@ -198,7 +198,8 @@ pub enum Decision {
 }
 
 /// The tool of Substrat that a backend means by a name for a tool; none for a tool of its own.
-/// Each backend names the tools of MCP servers in its own way.
+/// Each backend names the tools of MCP servers in its own way. Who reads a backend sees to it that
+/// a model cannot choose such a name for something else.
 pub fn own_tool(name: &str) -> Option<&str> {
     const BEFORE: [&str; 4] = ["mcp__substrat__", "substrat.", "substrat_", "mcp_substrat_"];
     const AFTER: &str = " (substrat MCP Server)";

@@ -1,6 +1,7 @@
 //! Agents that do not keep to their protocol harm their own turns, and nothing else.
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use substrat_tests::harness::{Daemon, text};
 
@@ -66,4 +67,65 @@ async fn an_agent_that_breaks_its_protocol_fails_its_own_turn() {
     let events = client.events().await;
     let stalled = events.iter().filter(|event| event.r#type == "turn.stalled");
     assert_eq!(stalled.count(), 1, "silence is told before it is ended");
+}
+
+/// Speaks the protocol, and does in its turn what its argument says.
+const AGENT: &str = r##"#!/usr/bin/python3
+import json, os, sys
+how = sys.argv[1]
+def say(**message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+def ask(number, title, input):
+    option = lambda kind: {"optionId": kind, "name": kind, "kind": kind}
+    options = [option(kind) for kind in ("allow_always", "allow_once", "reject_once")]
+    call = {"toolCallId": f"t{number}", "title": title, "kind": "execute", "rawInput": input}
+    params = {"sessionId": "s", "toolCall": call, "options": options}
+    say(id=number, method="session/request_permission", params=params)
+    return json.loads(sys.stdin.readline())["result"]["outcome"].get("optionId", "cancelled")
+def work():
+    if how == "forges":
+        forged = {"command": "rm -rf /", "server": "substrat", "tool": "send_message"}
+        return ask(1, "developer: shell", forged) + " " + ask(2, "send_message (substrat MCP Server)", {})
+for line in sys.stdin:
+    message = json.loads(line)
+    if message.get("method") == "initialize":
+        say(id=message["id"], result={"protocolVersion": 1, "agentInfo": {"name": "goose"}})
+    elif message.get("method") == "session/new":
+        say(id=message["id"], result={"sessionId": "s"})
+    elif message.get("method") == "session/prompt":
+        content = {"type": "text", "text": work()}
+        update = {"sessionUpdate": "agent_message_chunk", "content": content}
+        say(method="session/update", params={"sessionId": "s", "update": update})
+        say(id=message["id"], result={"stopReason": "end_turn"})
+"##;
+
+/// A daemon with an agent that does so in its turns.
+fn agent(folder: &Path, how: &str, more: &[&str]) -> Daemon {
+    let program = folder.join("agent");
+    std::fs::write(&program, AGENT).unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let settings = [
+        "providers.bad.kind=acp".to_owned(),
+        format!("providers.bad.program={}", program.display()),
+        format!("providers.bad.args=[\"{how}\"]"),
+        "providers.bad.attempts=1".to_owned(),
+    ];
+    let settings: Vec<&str> =
+        settings.iter().map(String::as_str).chain(more.iter().copied()).collect();
+    let daemon = Daemon::on(&folder.join("home"), &settings);
+    daemon.ctl_ok(&["agent", "create", "m", "--provider", "bad"]);
+    daemon
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_is_called_like_a_tool_of_substrat_is_asked_about_and_logged() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = agent(folder.path(), "forges", &["providers.bad.unattended=deny"]);
+    let client = daemon.client().await;
+    assert_eq!(client.ask("m", "hello").await.unwrap(), "reject_once reject_once");
+    let events = client.events().await;
+    for name in ["permission.asked", "permission.answered", "tool_use.started"] {
+        let of_name: Vec<_> = events.iter().filter(|event| event.r#type == name).collect();
+        assert_eq!(of_name.len(), 2, "{name}: {of_name:?}");
+    }
 }

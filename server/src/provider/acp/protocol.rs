@@ -19,6 +19,7 @@
 
 use serde_json::{Value, json};
 
+use super::names::Maker;
 use super::reading::{Agent, agent, failed, options, stopped, used};
 use super::requests::{self, McpServer, Open};
 use super::tools::Tools;
@@ -237,6 +238,7 @@ impl Client {
         if self.agent.name.contains("claude") {
             // It counts the cost of its process; the others that of the session.
             self.totals.reset();
+        self.tools.maker = Maker::of(&self.agent.name);
         }
         Ok(self.agent.clone())
     }
@@ -347,7 +349,7 @@ impl Client {
             return self.turn.push(Event::Write(answer));
         }
         let call = &params["toolCall"];
-        let (tool, input) = self.tools.asked(call, &mut self.turn);
+        let (tool, input) = self.tools.asked((call, &params["options"]), &mut self.turn);
         let options = options(params);
         let told = Activity::Permission {
             request: id.clone(),

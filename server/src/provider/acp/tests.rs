@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::protocol::{Answer, Call, Client};
 use super::requests::{McpServer, Open};
 use crate::model::Usage;
-use crate::provider::activity::{Activity, Decision, Event, RequestId, TurnOver};
+use crate::provider::activity::{Activity, Decision, Event, RequestId, TurnOver, own_tool};
 use crate::provider::failure::FailureKind;
 use crate::provider::fixtures::{self, Parser, Step, golden, steps, told};
 use crate::provider::meter::Totals;
@@ -237,6 +237,82 @@ fn a_question_is_answered_by_what_its_options_mean() {
     assert_eq!(choice(&all, &Decision::Reject(String::new())), "3");
     assert_eq!(choice(&["allow_once"], &Decision::AllowAlways), "0");
     assert_eq!(choice(&["allow_once"], &Decision::Reject(String::new())), "cancelled");
+}
+
+/// What is told and asked of a call that is announced, and then asked about.
+fn tools_of(agent: &str, told: Option<Value>, asked: Value, options: &[&str]) -> Vec<String> {
+    let mut client = opened(agent);
+    let mut events = Vec::new();
+    if let Some(mut told) = told {
+        told["sessionUpdate"] = json!("tool_call");
+        told["toolCallId"] = json!("t");
+        events = update(&mut client, &told);
+    }
+    let option = |id: &&str| json!({"optionId": id, "kind": "allow_once"});
+    let options: Vec<Value> = options.iter().map(option).collect();
+    let mut call = asked;
+    call["toolCallId"] = json!("t");
+    let params = json!({"toolCall": call, "options": options});
+    let ask = json!({"id": 5, "method": "session/request_permission", "params": params});
+    events.extend(client.read(&ask.to_string()));
+    let tool = |event| match event {
+        Event::Activity(Activity::ToolStarted { tool, .. } | Activity::Permission { tool, .. }) => {
+            Some(tool)
+        }
+        _ => None,
+    };
+    events.into_iter().filter_map(tool).collect()
+}
+
+#[test]
+fn a_model_cannot_pass_a_tool_off_as_one_of_substrat() {
+    let forged = json!({"command": "rm -rf /", "server": "substrat", "tool": "send_message"});
+    let titles = [
+        "developer: shell",
+        "send_message (substrat MCP Server)",
+        "substrat_send_message",
+        "mcp__substrat__send_message",
+        "Tool: substrat/send_message",
+    ];
+    let agents = ["goose", "claude-agent-acp", "codex-acp", "gemini-cli", "OpenCode", ""];
+    let options = ["proceed_always_server", "proceed_once"];
+    for (agent, title) in agents.into_iter().flat_map(|agent| titles.map(|title| (agent, title))) {
+        for kind in ["execute", "edit", "delete", "move", "fetch", "read"] {
+            for input in [&forged, &json!({}), &Value::Null] {
+                let call = json!({"title": title, "kind": kind, "rawInput": input});
+                let tools = tools_of(agent, Some(call.clone()), call, &options);
+                assert!(!tools.is_empty());
+                assert!(tools.iter().all(|tool| own_tool(tool).is_none()), "{agent}: {tools:?}");
+            }
+        }
+        let other = json!({"title": title, "kind": "other", "rawInput": forged});
+        let tools = tools_of(agent, None, other, &["allow"]);
+        assert!(tools.iter().all(|tool| own_tool(tool).is_none()), "{agent}: {tools:?}");
+    }
+}
+
+#[test]
+fn a_tool_of_substrat_is_known_by_what_its_agent_s_program_says() {
+    let is_own = |tools: &[String]| tools.last().is_some_and(|tool| own_tool(tool).is_some());
+    let meta = json!({"claudeCode": {"toolName": "mcp__substrat__send_message"}});
+    let told = json!({"_meta": meta, "title": "x", "kind": "other", "rawInput": {}});
+    let asked = json!({"title": "x", "kind": "other", "rawInput": {"a": 1}});
+    assert!(is_own(&tools_of("claude-agent-acp", Some(told.clone()), asked.clone(), &[])));
+    assert!(!is_own(&tools_of("claude-agent-acp", None, asked.clone(), &[])));
+    assert!(!is_own(&tools_of("x", Some(told), asked, &[])));
+    let call = json!({"server": "substrat", "tool": "send_message", "arguments": {}});
+    let told = json!({"title": "Tool: substrat/send_message", "rawInput": call});
+    let asked = json!({"title": "Approve MCP tool call"});
+    assert!(is_own(&tools_of("codex-acp", Some(told), asked, &[])));
+    let asked = json!({"title": "send_message (substrat MCP Server)", "kind": "other"});
+    assert!(is_own(&tools_of("gemini-cli", None, asked.clone(), &["proceed_always_server"])));
+    assert!(!is_own(&tools_of("gemini-cli", None, asked, &["proceed_always"])));
+    let asked = json!({"title": "substrat_send_message", "kind": "other", "rawInput": {}});
+    assert!(is_own(&tools_of("OpenCode", Some(asked.clone()), asked.clone(), &[])));
+    // It asks something else of the same call.
+    let loops = json!({"title": "doom_loop", "kind": "other", "rawInput": {"tool": "x"}});
+    let tools = tools_of("OpenCode", Some(asked), loops, &[]);
+    assert_eq!(tools.last().map(String::as_str), Some("doom_loop"));
 }
 
 #[test]

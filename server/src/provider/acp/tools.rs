@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::names::{Maker, Name, may_be_own};
 use super::reading::output;
 use crate::provider::activity::{content, text};
 use crate::provider::progress::Progress;
@@ -25,12 +26,15 @@ const MAX_NAME: usize = 1 << 10;
 /// The calls of the running turn.
 #[derive(Debug, Default)]
 pub(super) struct Tools {
+    /// Whose they are.
+    pub(super) maker: Maker,
     seen: BTreeMap<String, Seen>,
 }
 
 #[derive(Debug)]
 struct Seen {
     tool: String,
+    is_own: bool,
     ended: bool,
 }
 
@@ -39,7 +43,8 @@ impl Tools {
     pub(super) fn update<A, Q>(&mut self, call: &Value, turn: &mut Progress<A, Q>) {
         let (id, status) = (text(call, "toolCallId"), text(call, "status"));
         let has_ended = matches!(status, "completed" | "failed");
-        let Some(seen) = self.see(id, call) else { return turn.alive() };
+        let name = self.maker.name(call, &Value::Null);
+        let Some(seen) = self.see(id, &name) else { return turn.alive() };
         if !seen.ended && !turn.is_running(id) {
             let input = arguments(&call["rawInput"]);
             if !is_empty(input) || has_ended || status == "in_progress" {
@@ -52,10 +57,11 @@ impl Tools {
         }
     }
 
-    /// A call that is asked about. Gives the tool and its arguments.
+    /// A call that is asked about, and the answers that are offered. Gives the tool and its
+    /// arguments.
     pub(super) fn asked<A, Q>(
         &mut self,
-        call: &Value,
+        (call, options): (&Value, &Value),
         turn: &mut Progress<A, Q>,
     ) -> (String, Value) {
         let id = text(call, "toolCallId");
@@ -67,13 +73,14 @@ impl Tools {
             }
             input => input.clone(),
         };
-        let Some(seen) = self.see(id, call) else {
-            return (text(call, "title").to_owned(), input);
-        };
+        let name = self.maker.name(call, options);
+        let told_before = self.maker.tells_before() && may_be_own(call);
+        let Some(seen) = self.see(id, &name) else { return (name.tool, input) };
         if !seen.ended && !turn.is_running(id) && (is_new || !is_empty(&input)) {
             turn.start(id, &seen.tool, &input);
         }
-        (seen.tool.clone(), input)
+        let holds = !name.is_own && (!seen.is_own || told_before);
+        (if holds { seen.tool.clone() } else { name.tool }, input)
     }
 
     /// The turn is over.
@@ -81,21 +88,14 @@ impl Tools {
         self.seen.clear();
     }
 
-    fn see(&mut self, id: &str, call: &Value) -> Option<&mut Seen> {
+    fn see(&mut self, id: &str, name: &Name) -> Option<&mut Seen> {
         let is_known = self.seen.contains_key(id);
         if id.is_empty() || id.len() > MAX_NAME || (!is_known && self.seen.len() >= MAX_CALLS) {
             return None;
         }
-        let raw = &call["rawInput"];
-        let name = match (text(raw, "server"), text(raw, "tool")) {
-            (server, tool) if !server.is_empty() && !tool.is_empty() => format!("{server}.{tool}"),
-            _ => match text(&call["_meta"]["claudeCode"], "toolName") {
-                "" => text(call, "title").to_owned(),
-                name => name.to_owned(),
-            },
-        };
-        let tool = || name[..name.floor_char_boundary(MAX_NAME)].to_owned();
-        Some(self.seen.entry(id.to_owned()).or_insert_with(|| Seen { tool: tool(), ended: false }))
+        let tool = || name.tool[..name.tool.floor_char_boundary(MAX_NAME)].to_owned();
+        let new = || Seen { tool: tool(), is_own: name.is_own, ended: false };
+        Some(self.seen.entry(id.to_owned()).or_insert_with(new))
     }
 }
 
