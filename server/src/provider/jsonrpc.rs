@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::activity::RequestId;
+use super::lines::quote;
+use super::progress::MAX_ID;
 
 /// The method is none that is known.
 pub const METHOD_NOT_FOUND: i64 = -32601;
@@ -54,6 +56,8 @@ pub fn read(line: &str) -> Option<Message> {
     let Ok(Value::Object(mut message)) = serde_json::from_str(line) else { return None };
     let id = match message.remove("id") {
         Some(Value::Null) | None => None,
+        // It would be answered with as much.
+        Some(Value::String(id)) if id.len() > MAX_ID => return None,
         Some(id) => Some(serde_json::from_value(id).ok()?),
     };
     let mut take = |key: &str| message.remove(key);
@@ -143,6 +147,12 @@ impl<T> Calls<T> {
         self.line(json!({"id": id, "error": {"code": code, "message": message}}))
     }
 
+    /// The line of a refusal of what nobody here can do.
+    pub fn unsupported(&self, id: &RequestId, method: &str) -> String {
+        let refused = format!("{} is not supported", quote(method.as_bytes()));
+        self.refuse(id, METHOD_NOT_FOUND, &refused)
+    }
+
     fn line(&self, mut message: Value) -> String {
         if self.versioned {
             message["jsonrpc"] = json!("2.0");
@@ -170,6 +180,14 @@ mod tests {
         assert_eq!(calls.take(&id), Some("mine"));
         assert_eq!(calls.take(&id), None);
         assert!(!Calls::<()>::new(false).refuse(&id, 1, "no").contains("jsonrpc"));
+    }
+
+    #[test]
+    fn what_is_answered_is_not_as_long_as_what_was_asked() {
+        let id = "x".repeat(2 << 10);
+        assert_eq!(read(&json!({"id": id, "method": "m"}).to_string()), None);
+        let refusal = Calls::<()>::new(true).unsupported(&RequestId::Number(0), &id);
+        assert!(refusal.len() < 300, "{refusal}");
     }
 
     #[test]

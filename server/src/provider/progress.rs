@@ -18,7 +18,7 @@ const MAX_QUESTIONS: usize = 64;
 /// Longest line that asks, in bytes: what it says is kept until it is answered.
 const MAX_QUESTION: usize = 1 << 20;
 /// Longest name of a call or a question, in bytes.
-const MAX_ID: usize = 1 << 10;
+pub(super) const MAX_ID: usize = 1 << 10;
 
 /// A turn as far as it is known. `A` is what a backend answers outside of turns, `Q` what is
 /// remembered of a question.

@@ -29,7 +29,7 @@ use crate::provider::activity::{
     content, text,
 };
 use crate::provider::failure::{Failed, FailureKind};
-use crate::provider::jsonrpc::{self, Calls, METHOD_NOT_FOUND, Message};
+use crate::provider::jsonrpc::{self, Calls, Message};
 use crate::provider::meter::Totals;
 use crate::provider::progress::Progress;
 
@@ -339,8 +339,7 @@ impl Client {
     /// The agent asks.
     fn asked(&mut self, id: &RequestId, method: &str, params: &Value) {
         if method != "session/request_permission" {
-            let refused = format!("{method} is not supported");
-            let refusal = self.calls.refuse(id, METHOD_NOT_FOUND, &refused);
+            let refusal = self.calls.unsupported(id, method);
             return self.turn.push(Event::Write(refusal));
         }
         if !self.turn.can_ask(id) {

@@ -24,8 +24,9 @@ use crate::provider::activity::{
     content, number, text,
 };
 use crate::provider::failure::{Failed, FailureKind};
+use crate::provider::lines::quote;
 use crate::provider::meter::Totals;
-use crate::provider::progress::Progress;
+use crate::provider::progress::{MAX_ID, Progress};
 
 /// Most MCP servers of which the state is remembered.
 const MAX_SERVERS: usize = 64;
@@ -297,9 +298,12 @@ impl Stream {
     /// A request of the CLI.
     fn asked(&mut self, message: &Value) {
         let (id, asked) = (text(message, "request_id"), &message["request"]);
+        if id.len() > MAX_ID {
+            return self.turn.alive();
+        }
         let request = RequestId::Text(id.to_owned());
         if text(asked, "subtype") != "can_use_tool" {
-            let refused = format!("{} is not supported", text(asked, "subtype"));
+            let refused = format!("{} is not supported", quote(text(asked, "subtype").as_bytes()));
             return self.turn.push(Event::Write(refusal(id, &refused)));
         }
         if !self.turn.can_ask(&request) {

@@ -72,6 +72,8 @@ struct Work<'a> {
     /// Whether nothing more can be read.
     read_all: bool,
     end: Option<End>,
+    /// Whether it was to be told more than it reads.
+    is_deaf: bool,
     /// Until when the other is waited for, when output or process has ended.
     patience: Option<Instant>,
     /// Whether it reads nothing after the prompt.
@@ -103,6 +105,7 @@ pub(super) async fn run(
         read_all: false,
         end: None,
         patience: None,
+        is_deaf: false,
         is_single,
         heard: Instant::now(),
     };
@@ -119,6 +122,9 @@ pub(super) async fn run(
         work.add();
         if let Some(over) = work.over.take() {
             return work.finish(over);
+        if work.is_deaf && work.over.is_none() {
+            work.broken("it does not read what it is told".to_owned()).await;
+        }
         }
         let is_closed = work.read_all && work.patience.is_none_or(is_past);
         if work.read_all && (work.end.is_some() || is_closed) {
@@ -142,13 +148,16 @@ impl Work<'_> {
         let quiet = self.live.dialogue.quiet().map(|quiet| self.heard + quiet);
         let wake = [next_ask, self.patience, quiet].into_iter().flatten().min();
         let Running { input, stdout, lines, ended, .. } = &mut self.live.running;
-        let writing = input.is_waiting();
+        let (writing, is_full) = (input.is_waiting(), input.is_full());
+        // What is left of one that has ended is no more than a pipe holds.
+        let may_read = !self.read_all && (!is_full || self.end.is_some());
+        let may_add = self.held.is_none() && self.stop.is_none() && !is_full;
         let end = async { ended.wait_for(Option::is_some).await.ok().and_then(|end| end.clone()) };
         tokio::select! {
             biased;
             () = self.io.cancelled().cancelled(), if self.stop.is_none() => self.begin_stop(),
             () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => self.woken(),
-            read = stdout.read(piece), if !self.read_all => match read {
+            read = stdout.read(piece), if may_read => match read {
                 Ok(count) if count > 0 => {
                     lines.push(&piece[..count]);
                     self.heard = Instant::now();
@@ -159,7 +168,7 @@ impl Work<'_> {
                 }
             },
             () = input.write(), if writing => {}
-            addition = self.io.addition(), if self.held.is_none() && self.stop.is_none() => {
+            addition = self.io.addition(), if may_add => {
                 self.held = Some(addition);
             }
             Some(answer) = self.answers.next(), if !self.answers.is_empty() => {
@@ -228,7 +237,7 @@ impl Work<'_> {
     }
 
     fn write(&mut self, line: &str) {
-        self.live.running.input.queue().extend_from_slice(line.as_bytes());
+        self.is_deaf |= !self.live.running.input.add(line);
     }
 
     /// Takes what was written since the last turn, which belongs to none.

@@ -393,8 +393,7 @@ impl Client {
                 return self.turn.push(Event::Write(answer));
             }
             _ => {
-                let refused = format!("{method} is not supported");
-                let refusal = self.calls.refuse(id, METHOD_NOT_FOUND, &refused);
+                let refusal = self.calls.unsupported(id, method);
                 return self.turn.push(Event::Write(refusal));
             }
         };

@@ -4,4 +4,4 @@
 mod running;
 mod stderr;
 
-pub(super) use self::running::{Ask, End, GRACE, PIPE_END, Running};
+pub(super) use self::running::{Ask, End, GRACE, MAX_WAITING, PIPE_END, Running};

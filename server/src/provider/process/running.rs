@@ -22,6 +22,11 @@ pub(in crate::provider) const GRACE: Duration = Duration::from_secs(5);
 /// How long the end of a pipe is waited for whose process has ended.
 pub(in crate::provider) const PIPE_END: Duration = Duration::from_secs(1);
 
+/// Bytes that may wait to be read by it before its output waits.
+pub(in crate::provider) const MAX_WAITING: usize = 1 << 20;
+/// Bytes that may wait to be read by it at all, beside a line.
+const MAX_UNREAD: usize = 8 << 20;
+
 /// What its task is asked for.
 #[derive(Debug)]
 enum Task {
@@ -83,15 +88,36 @@ pub(in crate::provider) struct Running {
 }
 
 /// What it is to read.
+#[derive(Default)]
 pub(in crate::provider) struct Input {
     pipe: Option<pipe::Sender>,
     /// Whether nobody reads it.
     closed: bool,
     bytes: Vec<u8>,
     written: usize,
+    /// Bytes of the longest line that was queued.
+    longest: usize,
 }
 
 impl Input {
+    /// Adds a line to what is to be written. False if too much waits.
+    pub(in crate::provider) fn add(&mut self, line: &str) -> bool {
+        if self.closed {
+            return true;
+        }
+        self.longest = self.longest.max(line.len());
+        if self.waiting() > MAX_UNREAD + self.longest {
+            return false;
+        }
+        self.queue().extend_from_slice(line.as_bytes());
+        true
+    }
+
+    /// Whether so much waits, beside one line, that nothing more is to be made of its output.
+    pub(in crate::provider) fn is_full(&self) -> bool {
+        !self.closed && self.waiting() > MAX_WAITING + self.longest
+    }
+
     /// Adds to what is to be written.
     pub(in crate::provider) fn queue(&mut self) -> &mut Vec<u8> {
         self.bytes.drain(..self.written);
@@ -156,7 +182,7 @@ impl Running {
         });
         let mut task = JoinSet::new();
         task.spawn(attend(process, stderr, asked, shared.clone(), tell));
-        let input = Input { pipe: Some(stdin), closed: false, bytes: Vec::new(), written: 0 };
+        let input = Input { pipe: Some(stdin), ..Input::default() };
         Ok(Self {
             world,
             fresh: true,
@@ -356,4 +382,23 @@ fn refused(error: &Error, named: &str) -> Failure {
         Error::Setup { .. } => (FailureClass::Sandbox, "; the daemon's log may say more"),
     };
     Failure { class, message: format!("{error}{next}"), retry_after: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_does_not_read_is_bounded() {
+        let (mut input, line) = (Input::default(), "x".repeat(1 << 20));
+        let mut lines = 0;
+        while input.add(&line) {
+            lines += 1;
+            assert_eq!(input.is_full(), lines > 2, "{lines}");
+        }
+        assert_eq!((lines, input.waiting()), (10, 10 << 20));
+        input.closed = true;
+        assert!(input.add(&line) && !input.is_full());
+        assert_eq!(input.waiting(), 10 << 20, "nobody reads it");
+    }
 }

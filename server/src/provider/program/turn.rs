@@ -21,13 +21,11 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::protocol::{CallOutcome, Said, ToProgram, parse};
 use crate::launcher::Exit;
 use crate::model::{Json, Usage};
-use crate::provider::process::{Ask, End, GRACE, PIPE_END, Running};
+use crate::provider::process::{Ask, End, GRACE, MAX_WAITING, PIPE_END, Running};
 use crate::provider::{Failure, OutputKind, TurnIo};
 
 /// Tool calls at once; a program that makes more waits.
 const MAX_CALLS: usize = 16;
-/// Bytes that may wait to be read by the program before its calls wait.
-const MAX_WAITING: usize = 1 << 20;
 /// Bytes that are read at once.
 const PIECE: usize = 64 << 10;
 /// Between two reports of what was used: each is an event.
