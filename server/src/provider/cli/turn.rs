@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{Dialogue, Step};
 use crate::launcher::Exit;
-use crate::model::{Json, TurnId};
+use crate::model::{Json, TurnId, Usage};
 use crate::provider::activity::{Activity, Decision, Event, RequestId, TurnOver, own_tool};
 use crate::provider::failure::{Failed, FailureKind};
 use crate::provider::process::{Ask, End, GRACE, PIPE_END, Running};
@@ -28,6 +28,9 @@ use crate::provider::{Addition, Question, TurnIo};
 
 /// Bytes that are read at once.
 const PIECE: usize = 64 << 10;
+
+/// Bytes that are read of what was written since the last turn, before this one begins.
+const MAX_BETWEEN: usize = 4 << 20;
 
 /// What is known of a process whose task ended with the runtime.
 const GONE: End = End { exit: Exit::Gone, limit: None };
@@ -69,11 +72,11 @@ struct Work<'a> {
     /// Whether it was ended with a signal.
     struck: bool,
     over: Option<TurnOver>,
+    /// Whether it was to be told more than it reads.
+    is_deaf: bool,
     /// Whether nothing more can be read.
     read_all: bool,
     end: Option<End>,
-    /// Whether it was to be told more than it reads.
-    is_deaf: bool,
     /// Until when the other is waited for, when output or process has ended.
     patience: Option<Instant>,
     /// Whether it reads nothing after the prompt.
@@ -102,29 +105,28 @@ pub(super) async fn run(
         stop: None,
         struck: false,
         over: None,
+        is_deaf: false,
         read_all: false,
         end: None,
         patience: None,
-        is_deaf: false,
         is_single,
         heard: Instant::now(),
     };
-    work.catch_up();
-    let before = work.live.running.input.waiting();
-    let steps = work.live.dialogue.start(turn, prompt);
-    work.take(steps);
-    work.given = work.live.running.input.waiting() - before;
+    match work.catch_up() {
+        Ok(()) => work.begin(turn, prompt),
+        Err(problem) => work.broken(problem).await,
+    }
     let mut piece = vec![0; PIECE];
     loop {
         if let Err(problem) = work.take_lines() {
             work.broken(problem).await;
         }
         work.add();
-        if let Some(over) = work.over.take() {
-            return work.finish(over);
         if work.is_deaf && work.over.is_none() {
             work.broken("it does not read what it is told".to_owned()).await;
         }
+        if let Some(over) = work.over.take() {
+            return work.finish(over);
         }
         let is_closed = work.read_all && work.patience.is_none_or(is_past);
         if work.read_all && (work.end.is_some() || is_closed) {
@@ -139,6 +141,13 @@ fn is_past(at: Instant) -> bool {
 }
 
 impl Work<'_> {
+    fn begin(&mut self, turn: TurnId, prompt: &str) {
+        let before = self.live.running.input.waiting();
+        let steps = self.live.dialogue.start(turn, prompt);
+        self.take(steps);
+        self.given = self.live.running.input.waiting() - before;
+    }
+
     /// Waits for what comes next.
     async fn step(&mut self, piece: &mut [u8]) {
         let next_ask = self.stop.flatten().map(|(_, at)| at);
@@ -240,16 +249,30 @@ impl Work<'_> {
         self.is_deaf |= !self.live.running.input.add(line);
     }
 
-    /// Takes what was written since the last turn, which belongs to none.
-    fn catch_up(&mut self) {
+    /// Takes what was written since the last turn, which belongs to none. Of more than is usual the
+    /// rest is left to the turn.
+    fn catch_up(&mut self) -> Result<(), String> {
+        let mut used = Usage::default();
+        let caught = self.read_between(&mut used);
+        if !used.is_zero() {
+            self.io.report_usage(used);
+        }
+        caught
+    }
+
+    fn read_between(&mut self, used: &mut Usage) -> Result<(), String> {
         let mut piece = vec![0; PIECE];
-        while let Ok(count @ 1..) = self.live.running.stdout.try_read(&mut piece) {
-            self.live.running.lines.push(&piece[..count]);
-            // What is no line shows itself in the turn.
-            while let Some(Ok(line)) = self.live.running.lines.next() {
-                for step in self.live.dialogue.read(&line) {
+        for _ in 0..MAX_BETWEEN / PIECE {
+            let Running { input, stdout, lines, .. } = &mut self.live.running;
+            if input.is_full() {
+                break;
+            }
+            let Ok(count @ 1..) = stdout.try_read(&mut piece) else { break };
+            lines.push(&piece[..count]);
+            while let Some(line) = self.live.running.lines.next() {
+                for step in self.live.dialogue.read(&line.map_err(|broken| broken.to_string())?) {
                     match step {
-                        Event::Activity(Activity::Used(usage)) => self.io.report_usage(usage),
+                        Event::Activity(Activity::Used(more)) => *used = used.plus(more),
                         Event::Activity(Activity::Permission { request, .. }) => {
                             self.answered(&request, &Decision::Cancel);
                         }
@@ -259,6 +282,7 @@ impl Work<'_> {
                 }
             }
         }
+        Ok(())
     }
 
     /// Takes the lines that are there.
