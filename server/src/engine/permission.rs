@@ -43,9 +43,15 @@ impl Driver {
     pub(super) fn ask(&mut self, ask: Ask) {
         let Ask { permission, marked, waiter } = ask;
         let Marked { command, mark, output } = marked;
-        // A turn that is over asks nothing: its backend is told by the end of the waiter.
-        if let Ok(Outcome::Permission(_)) = self.decide(command, None) {
-            self.questions.0.insert(permission, waiter);
+        match self.decide(command, None) {
+            Ok(Outcome::Permission(_)) => drop(self.questions.0.insert(permission, waiter)),
+            Ok(Outcome::Denied) => {
+                let denied = deny("its turn has asked too much");
+                // Who asked may have gone.
+                let _ = waiter.send((self.core.state().seq(), denied));
+            }
+            // A turn that is over asks nothing: its backend is told by the end of the waiter.
+            _ => {}
         }
         output.settle(&mark, self.core.state().seq());
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::subscription::is_zero;
 use super::{
     Agent, Blob, ChoiceKind, Entry, Event, Json, MessageId, PermissionId, Permit, Timestamp,
 };
@@ -100,6 +101,9 @@ pub struct Backend {
     /// What it asks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<OpenPermission>,
+    /// How many questions were logged.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub asked: u32,
     /// That nothing is heard of it, until the next event of the turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stall: Option<Stall>,
@@ -169,16 +173,19 @@ impl Agent {
                 let (silent_ms, tool) = (data.silent_ms, data.tool.clone());
                 backend.stall = Some(Stall { at: entry.at, silent_ms, tool });
             }
-            Event::PermissionAsked(data) => backend.questions.push(OpenPermission {
-                at: entry.at,
-                permission: Permission {
-                    id: data.permission_id,
-                    use_id: data.use_id.clone(),
-                    tool: data.tool.clone(),
-                    input: data.input.clone(),
-                    options: data.options.clone(),
-                },
-            }),
+            Event::PermissionAsked(data) => {
+                backend.asked += 1;
+                backend.questions.push(OpenPermission {
+                    at: entry.at,
+                    permission: Permission {
+                        id: data.permission_id,
+                        use_id: data.use_id.clone(),
+                        tool: data.tool.clone(),
+                        input: data.input.clone(),
+                        options: data.options.clone(),
+                    },
+                });
+            }
             Event::PermissionAnswered(data) => backend.close(data.permission_id),
             Event::PermissionWithdrawn(data) => backend.close(data.permission_id),
             _ => {}

@@ -43,6 +43,8 @@ pub enum Outcome {
     Workspace(WorkspaceId),
     /// A question of a backend was asked or answered.
     Permission(PermissionId),
+    /// It was denied without having been asked: the turn has asked too much.
+    Denied,
     /// So many were removed.
     Removed(u32),
     /// Nothing to tell.

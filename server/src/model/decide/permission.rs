@@ -7,11 +7,13 @@ use super::Plan;
 use super::activity::{MAX_NAME, bounded, carried, name};
 use crate::model::{
     AgentId, AnsweredBy, Choice, Outcome, Permission, PermissionAnswer, PermissionAnswered,
-    PermissionAsked, PermissionId, PermissionWithdrawn, Permit, Rejection, TurnId,
+    PermissionAsked, PermissionId, PermissionWithdrawn, Permit, Rejection, TurnId, TurnNotice,
 };
 
 /// Most questions of a turn that are open at once.
 pub(in crate::model) const MAX_OPEN: usize = 64;
+/// Most questions of a turn that are logged: two events each.
+pub(in crate::model) const MAX_ASKED: u32 = 1000;
 /// Most answers that are carried of those that a backend offers.
 const MAX_OPTIONS: usize = 16;
 /// Most bytes of a reason.
@@ -28,6 +30,9 @@ impl Plan<'_, '_> {
     ) -> Outcome {
         let Some(agent) = self.state.live_agent(id) else { return Outcome::Done };
         let Some(turn) = agent.turn_is(turn_id) else { return Outcome::Done };
+        if turn.backend.asked >= MAX_ASKED {
+            return Outcome::Denied;
+        }
         let Permission { id: permission_id, use_id, tool, input, options } = asked;
         let options = options.into_iter().take(MAX_OPTIONS).map(|option| Choice {
             id: bounded(&option.id, MAX_NAME),
@@ -53,6 +58,10 @@ impl Plan<'_, '_> {
                 agent.session.id,
                 answered(permission_id, turn_id, answer, AnsweredBy::Policy),
             );
+        }
+        if turn.backend.asked + 1 == MAX_ASKED {
+            let text = format!("asked {MAX_ASKED} times; what it asks further is denied");
+            self.push(agent.session.id, TurnNotice { turn_id, text });
         }
         Outcome::Permission(permission_id)
     }

@@ -145,6 +145,33 @@ fn one_question_more_than_may_be_open_is_denied() {
 }
 
 #[test]
+fn a_turn_that_asks_too_much_is_denied_without_an_event() {
+    let mut world = busy();
+    let asked = |world: &mut World| {
+        let agent = world.agent("worker").clone();
+        world.ask(&agent, true);
+    };
+    for _ in 0..1000 {
+        asked(&mut world);
+    }
+    let notices = world.entries.iter().filter_map(|entry| match &entry.event {
+        Event::TurnNotice(data) => Some(data.text.clone()),
+        _ => None,
+    });
+    let notices: Vec<String> = notices.collect();
+    assert_eq!(notices, ["asked 1000 times; what it asks further is denied"]);
+    let before = world.entries.len();
+    asked(&mut world);
+    assert_eq!(world.entries.len(), before);
+    let (agent, id) = (world.agent("worker").clone(), PermissionId::from_u64(1));
+    let turn = world.turn("worker");
+    let (tool, input) = ("Bash".into(), Json::null());
+    let asked = Permission { id, use_id: None, tool, input, options: Vec::new() };
+    let command = Command::AskPermission { agent: agent.id, turn, asked, policy: None };
+    assert_eq!(world.run(command), Ok(Outcome::Denied));
+}
+
+#[test]
 fn a_message_that_the_turn_takes_in_is_answered_with_it_and_comes_once() {
     let mut world = busy();
     let steer = |text: &str| Command::SendMessage {
