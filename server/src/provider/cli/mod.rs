@@ -98,8 +98,9 @@ pub(super) struct Start<'a> {
 /// How a process is started.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Command {
-    /// What stands before the program.
-    pub(super) before: Vec<String>,
+    /// A script of the shell that runs it. It is given the number of words that the program has
+    /// (what interprets it is one), and then all words of the command.
+    pub(super) script: Option<&'static str>,
     /// What stands after it.
     pub(super) args: Vec<String>,
     /// Variables.

@@ -117,9 +117,13 @@ impl Session {
             env.insert(config.key_as.clone(), key.expose().to_owned());
             secrets.add(&key);
         }
-        let argv = command.before.into_iter().chain(installed.argv()).chain(command.args);
+        let program = installed.argv();
+        let words = program.len().to_string();
+        let script = command.script.map(|script| ["/bin/sh", "-c", script, "sh", &words]);
+        let before = script.into_iter().flatten().map(str::to_owned);
+        let argv: Vec<String> = before.chain(program).chain(command.args).collect();
         let launch = Launch {
-            argv: argv.collect(),
+            argv,
             session: Some(self.spec.session),
             env,
             world: prompt.world.clone(),

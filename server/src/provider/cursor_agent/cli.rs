@@ -25,8 +25,24 @@ static ABOUT: About = About {
 };
 
 /// Begins a chat, and goes on with it: its id is known before anything is said in it.
-const NEW_CHAT: &str =
-    r#"chat=$("$1" create-chat) || exit; program=$1; shift; exec "$program" --resume "$chat" "$@""#;
+pub(super) const NEW_CHAT: &str = r#"
+words=$1
+shift
+case $words in
+1)
+    chat=$("$1" create-chat </dev/null) || exit
+    program=$1
+    shift
+    exec "$program" --resume "$chat" "$@"
+    ;;
+*)
+    chat=$("$1" "$2" create-chat </dev/null) || exit
+    interpreter=$1 program=$2
+    shift 2
+    exec "$interpreter" "$program" --resume "$chat" "$@"
+    ;;
+esac
+"#;
 
 /// cursor-agent is there without being configured, and once.
 pub const KIND: Kind = Kind {
@@ -101,7 +117,7 @@ impl Cli for CursorAgent {
         }
         match Kept::of(start.kept) {
             Some(chat) => add(&["--resume", &chat]),
-            None => command.before = ["/bin/sh", "-c", NEW_CHAT, "sh"].map(str::to_owned).into(),
+            None => command.script = Some(NEW_CHAT),
         }
         command.args.extend(config.args.iter().cloned());
         let prompt = prompt(start);

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::cli::NEW_CHAT;
 use super::protocol::{Answer, Stream};
 use crate::provider::activity::{Activity, Event, TurnOver};
 use crate::provider::failure::FailureKind;
@@ -142,4 +143,34 @@ fn tools_are_read_in_each_of_their_shapes() {
     assert_eq!(ended(json!({"mcpToolCall": mcp})), ("s.t".to_owned(), true, String::new()));
     let function = json!({"function": {"name": "f", "arguments": "{}"}});
     assert_eq!(ended(function).0, "f");
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "runs a script that takes the program's place")]
+fn a_chat_is_made_whether_or_not_something_interprets_the_program() {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+    // It swallows what is there for the turn, if it gets at that.
+    let text = "if [ \"$1\" = create-chat ]; then cat >/dev/null; echo new; \
+                else echo \"$@\"; cat; fi\n";
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("agent");
+    std::fs::write(&program, text).unwrap();
+    let by_itself = folder.path().join("by itself");
+    std::fs::write(&by_itself, format!("#!/bin/sh\n{text}")).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&by_itself, mode).unwrap();
+    for words in [vec![by_itself.to_str().unwrap()], vec!["/bin/sh", program.to_str().unwrap()]] {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", NEW_CHAT, "sh", &words.len().to_string()]).args(&words);
+        command.args(["-p", "a prompt"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(b"over stdin").unwrap();
+        let said = child.wait_with_output().unwrap();
+        assert_eq!(
+            String::from_utf8_lossy(&said.stdout),
+            "--resume new -p a prompt\nover stdin",
+            "{words:?}",
+        );
+    }
 }
