@@ -19,7 +19,7 @@
 
 use serde_json::{Value, json};
 
-use super::names::Maker;
+use super::names::{ALL_OF_SERVER, Maker};
 use super::reading::{Agent, agent, failed, options, stopped, used};
 use super::requests::{self, McpServer, Open};
 use super::tools::Tools;
@@ -180,8 +180,11 @@ impl Client {
             Decision::Reject(_) => &[RejectOnce, RejectAlways],
             Decision::Cancel => &[],
         };
-        // Of several of a kind, the agent's first.
-        let of_kind = |kind: &PermissionKind| options.iter().find(|option| option.kind == *kind);
+        // Of several of a kind the agent's first, unless that is for more than the tool.
+        let of_kind = |kind: &PermissionKind| {
+            let options = options.iter().filter(|option| option.kind == *kind);
+            options.min_by_key(|option| option.id == ALL_OF_SERVER)
+        };
         let outcome = match kinds.iter().find_map(of_kind) {
             Some(option) => json!({"outcome": "selected", "optionId": option.id}),
             None => json!({"outcome": "cancelled"}),
@@ -235,10 +238,10 @@ impl Client {
 
     fn ready(&mut self, result: &Value) -> Result<Agent, Failed> {
         self.agent = agent(result)?;
+        self.tools.maker = Maker::of(&self.agent.name);
         if self.agent.name.contains("claude") {
             // It counts the cost of its process; the others that of the session.
             self.totals.reset();
-        self.tools.maker = Maker::of(&self.agent.name);
         }
         Ok(self.agent.clone())
     }

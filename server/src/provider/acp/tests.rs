@@ -330,6 +330,30 @@ fn more_questions_than_can_be_kept_are_cancelled() {
 }
 
 #[test]
+fn always_is_for_the_tool_and_not_for_all_of_its_server() {
+    let asks = |step: &Step| match step {
+        Step::Wrote(line) if line.contains("session/request_permission") => Some(line.clone()),
+        _ => None,
+    };
+    let line = steps("acp_gemini").iter().find_map(asks).unwrap();
+    let ask: Value = serde_json::from_str(&line).unwrap();
+    let kept = |decision: &Decision, drop: &str| {
+        let mut ask = ask.clone();
+        ask["params"]["options"].as_array_mut().unwrap().retain(|it| it["optionId"] != drop);
+        let mut client = opened("gemini-cli");
+        client.read(&ask.to_string());
+        let request: RequestId = serde_json::from_value(ask["id"].clone()).unwrap();
+        let line: Value = serde_json::from_str(&client.answer(&request, decision)?).ok()?;
+        line["result"]["outcome"]["optionId"].as_str().map(str::to_owned)
+    };
+    let kept = |decision, drop| kept(decision, drop).unwrap();
+    assert_eq!(kept(&Decision::AllowAlways, ""), "proceed_always_tool");
+    assert_eq!(kept(&Decision::Allow, ""), "proceed_once");
+    let only = kept(&Decision::AllowAlways, "proceed_always_tool");
+    assert_eq!(only, "proceed_always_server", "it offers no other");
+}
+
+#[test]
 fn files_and_terminals_are_refused() {
     let mut client = opened("x");
     for method in ["fs/read_text_file", "fs/write_text_file", "terminal/create", "cursor/ask"] {
