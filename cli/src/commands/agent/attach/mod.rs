@@ -356,6 +356,10 @@ impl Session<'_> {
                 self.queue(text);
             }
             Meant::Answered => {}
+            Meant::Missed => {
+                self.view.note(&self.console, "that question is closed; now the oldest is:");
+                self.view.asked(&self.console, self.questions.oldest());
+            }
             Meant::NothingAsked => self.view.note(&self.console, "nothing is asked"),
         }
         if self.questions.is_open() || meant == Meant::NothingAsked {

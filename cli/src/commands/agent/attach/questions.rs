@@ -11,8 +11,11 @@ use crate::client::request_id;
 /// The open questions of the watched agents, and answers on their way.
 #[derive(Default)]
 pub(super) struct Questions {
-    /// Ids of those that are open, oldest first.
-    open: VecDeque<String>,
+    /// Those that are open, oldest first.
+    open: VecDeque<v1::Permission>,
+    /// The one that was the oldest when it was shown, or when the user typed last: the next answer
+    /// is for that one, whatever becomes of it meanwhile.
+    meant: Option<String>,
     /// Answers that are still to be sent.
     answers: VecDeque<v1::PermissionDecision>,
     /// Answers whose result is not known.
@@ -26,6 +29,8 @@ pub(super) enum Meant {
     Text,
     /// It answers one.
     Answered,
+    /// It would, but the one that it was for is closed.
+    Missed,
     /// It would, if one was open.
     NothingAsked,
 }
@@ -35,18 +40,25 @@ impl Questions {
     pub(super) fn take(&mut self, item: &Item) {
         match item {
             Item::Attached(attached) => {
-                self.open = attached.permissions.iter().map(|asked| asked.id.clone()).collect();
+                self.open = attached.permissions.iter().cloned().collect();
             }
             Item::PermissionRequested(asked) => {
-                let asked = asked.permission.as_ref().map(|permission| permission.id.clone());
-                let asked = asked.filter(|id| !self.open.contains(id));
-                self.open.extend(asked);
+                let is_new = |new: &&v1::Permission| self.open.iter().all(|old| old.id != new.id);
+                self.open.extend(asked.permission.as_ref().filter(is_new).cloned());
             }
             Item::PermissionResolved(resolved) => {
-                self.open.retain(|id| *id != resolved.permission_id);
+                self.open.retain(|open| open.id != resolved.permission_id);
             }
             _ => {}
         }
+        if self.meant.is_none() {
+            self.meant = self.oldest().map(|open| open.id.clone());
+        }
+    }
+
+    /// The oldest one that is open.
+    pub(super) fn oldest(&self) -> Option<&v1::Permission> {
+        self.open.front()
     }
 
     /// Whether something is asked.
@@ -54,8 +66,16 @@ impl Questions {
         !self.open.is_empty()
     }
 
-    /// Takes a line that was typed: `/allow`, `/always` or `/deny REASON` for the oldest question.
+    /// Takes a line that was typed: `/allow`, `/always` or `/deny REASON` for the question that was
+    /// the oldest to who typed it.
     pub(super) fn typed(&mut self, line: &str) -> Meant {
+        let meant = self.meant.take();
+        let what = self.take_answer(line, meant.as_deref());
+        self.meant = self.oldest().map(|open| open.id.clone());
+        what
+    }
+
+    fn take_answer(&mut self, line: &str, meant: Option<&str>) -> Meant {
         let (word, reason) = match line.trim().split_once(char::is_whitespace) {
             Some((word, reason)) => (word, reason.trim()),
             None => (line.trim(), ""),
@@ -66,7 +86,12 @@ impl Questions {
             "/deny" => Decision::Deny,
             _ => return Meant::Text,
         };
-        let Some(permission_id) = self.open.pop_front() else { return Meant::NothingAsked };
+        let is_meant = |open: &mut v1::Permission| Some(open.id.as_str()) == meant;
+        let permission_id = match self.open.pop_front_if(is_meant) {
+            Some(open) => open.id,
+            None if self.open.is_empty() => return Meant::NothingAsked,
+            None => return Meant::Missed,
+        };
         let (verdict, reason) = (decision.verdict(), reason.to_owned());
         let request_id = request_id();
         self.answers.push_back(v1::PermissionDecision {
@@ -105,6 +130,11 @@ mod tests {
         Item::PermissionRequested(v1::PermissionRequested { permission })
     }
 
+    fn resolved(id: &str) -> Item {
+        let permission_id = id.to_owned();
+        Item::PermissionResolved(v1::PermissionResolved { permission_id, ..Default::default() })
+    }
+
     #[test]
     fn the_oldest_question_is_answered_first() {
         let mut questions = Questions::default();
@@ -128,9 +158,35 @@ mod tests {
     fn a_question_that_was_resolved_is_not_answered() {
         let mut questions = Questions::default();
         questions.take(&asked("a"));
-        let permission_id = "a".to_owned();
-        let resolved = v1::PermissionResolved { permission_id, ..Default::default() };
-        questions.take(&Item::PermissionResolved(resolved));
+        questions.take(&resolved("a"));
         assert_eq!(questions.typed("/allow"), Meant::NothingAsked);
+    }
+
+    #[test]
+    fn an_answer_is_for_the_question_that_was_shown_as_the_oldest() {
+        for with_both_open in [false, true] {
+            let mut questions = Questions::default();
+            questions.take(&asked("a"));
+            if with_both_open {
+                questions.take(&asked("b"));
+            }
+            questions.take(&resolved("a"));
+            questions.take(&asked("b"));
+            assert_eq!(questions.typed("/allow"), Meant::Missed);
+            assert!(!questions.has_answers());
+            assert_eq!(questions.oldest().map(|open| open.id.as_str()), Some("b"));
+            assert_eq!(questions.typed("/allow"), Meant::Answered, "it was shown again");
+            assert_eq!(questions.next().expect("one").permission_id, "b");
+        }
+    }
+
+    #[test]
+    fn who_typed_since_a_question_was_closed_means_the_next() {
+        let mut questions = Questions::default();
+        questions.take(&asked("a"));
+        questions.take(&resolved("a"));
+        assert_eq!(questions.typed("hello"), Meant::Text);
+        questions.take(&asked("b"));
+        assert_eq!(questions.typed("/deny"), Meant::Answered);
     }
 }

@@ -106,7 +106,7 @@ impl View {
             Some(Item::OutputDelta(delta)) => self.delta(console, delta),
             Some(Item::OutputReplaced(replaced)) => self.replaced(console, replaced),
             Some(Item::PermissionRequested(asked)) => {
-                self.asked(console, asked.permission.as_slice());
+                self.asked(console, &asked.permission);
             }
             Some(Item::PermissionResolved(resolved)) => {
                 let text = self.output.dim(&format!("[{}]", answer::resolved(resolved)));
@@ -178,7 +178,12 @@ impl View {
         self.asked(console, &attached.permissions);
     }
 
-    fn asked(&mut self, console: &Console, asked: &[v1::Permission]) {
+    /// Shows questions.
+    pub(super) fn asked<'a>(
+        &mut self,
+        console: &Console,
+        asked: impl IntoIterator<Item = &'a v1::Permission>,
+    ) {
         for asked in asked {
             let text = self.output.bold(&format!("? {}", answer::question(asked)));
             self.agent_line(console, &asked.agent_id, &text);
