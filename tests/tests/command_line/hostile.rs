@@ -86,6 +86,13 @@ def work():
     if how == "forges":
         forged = {"command": "rm -rf /", "server": "substrat", "tool": "send_message"}
         return ask(1, "developer: shell", forged) + " " + ask(2, "send_message (substrat MCP Server)", {})
+    if how == "asks":
+        return [ask(number, "shell", {}) for number in range(1003)][-1]
+    if how == "floods":
+        for _ in range(1024):
+            os.write(1, b'{"id":1,"method":"m"}\n' * 3000)
+        return "all of it was read"
+    return "done"
 for line in sys.stdin:
     message = json.loads(line)
     if message.get("method") == "initialize":
@@ -97,6 +104,9 @@ for line in sys.stdin:
         update = {"sessionUpdate": "agent_message_chunk", "content": content}
         say(method="session/update", params={"sessionId": "s", "update": update})
         say(id=message["id"], result={"stopReason": "end_turn"})
+        if how == "goes on":
+            for _ in range(33):
+                os.write(1, b"x" * (1 << 20))
 "##;
 
 /// A daemon with an agent that does so in its turns.
@@ -128,4 +138,39 @@ async fn a_command_that_is_called_like_a_tool_of_substrat_is_asked_about_and_log
         let of_name: Vec<_> = events.iter().filter(|event| event.r#type == name).collect();
         assert_eq!(of_name.len(), 2, "{name}: {of_name:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_asks_without_end_is_denied_and_no_longer_logged() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = agent(folder.path(), "asks", &["providers.bad.permissions=allow"]);
+    let client = daemon.client().await;
+    assert_eq!(client.ask("m", "hello").await.unwrap(), "reject_once");
+    let events = client.events().await;
+    let count = |name: &str| events.iter().filter(|event| event.r#type == name).count();
+    assert_eq!((count("permission.asked"), count("permission.answered")), (1000, 1000));
+    let notices = events.iter().filter(|event| event.r#type == "turn.notice");
+    let told: Vec<_> = notices.map(|notice| text(notice, "text")).collect();
+    assert_eq!(told, ["asked 1000 times; what it asks further is denied"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_reads_no_answers_is_not_read_either() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = agent(folder.path(), "floods", &["providers.bad.stall_seconds=11"]);
+    let client = daemon.client().await;
+    assert!(client.ask("m", "hello").await.is_err());
+    let failed = client.wait_event(0, |event| event.r#type == "turn.failed").await;
+    assert_eq!(text(&failed, "class"), "stalled", "{failed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_line_without_end_between_turns_fails_the_next_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = agent(folder.path(), "goes on", &[]);
+    let client = daemon.client().await;
+    assert_eq!(client.ask("m", "hello").await.unwrap(), "done");
+    assert!(client.ask("m", "hello").await.is_err());
+    let failed = client.wait_event(0, |event| event.r#type == "turn.failed").await;
+    assert_eq!(text(&failed, "class"), "protocol", "{failed:?}");
 }
