@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use substrat_proto::v1;
 use substrat_tests::harness::{Client, Daemon, say, text};
-use substrat_tests::model_server::{End, ModelServer, Usage};
+use substrat_tests::model_server::{Behaviour, End, ModelServer, Usage};
 use substrat_tests::watch::deltas;
 
 const KEY: &str = "sk-test-4711-abcdef";
@@ -204,6 +204,45 @@ async fn what_may_pass_is_tried_again_and_what_may_not_is_told() {
             let failed = client.wait_event(before + 1, |event| event.r#type == "turn.failed").await;
             assert_eq!(text(&failed, "class"), class, "{failed:?}");
         }
+    }
+}
+
+/// Answers that were cut for their length: in the midst of a call, and of a text.
+fn cut_answers(kind: &str) -> [String; 2] {
+    let events = |events: &[&str]| events.iter().map(|event| format!("data: {event}\n\n")).collect();
+    if kind == "openai" {
+        let cut = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"length"}]}"#;
+        let call = r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c","type":"function","function":{"name":"list_children","arguments":""}}]}}]}"#;
+        let text = r#"{"choices":[{"index":0,"delta":{"content":"half of"}}]}"#;
+        return [call, text].map(|said| events(&[said, cut, "[DONE]"]));
+    }
+    let start = r#"{"type":"message_start","message":{"usage":{"input_tokens":1}}}"#;
+    let cut = r#"{"type":"message_delta","delta":{"stop_reason":"max_tokens"},"usage":{}}"#;
+    let call = r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"c","name":"list_children","input":{}}}"#;
+    let text = r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"half of"}}"#;
+    [call, text].map(|said| events(&[start, said, cut, r#"{"type":"message_stop"}"#]))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_was_cut_is_a_failure_and_its_calls_are_not_made() {
+    for kind in KINDS {
+        let bench = Bench::start(kind, &[]);
+        let client = bench.daemon.client().await;
+        for (number, body) in cut_answers(kind.0).into_iter().enumerate() {
+            let name = format!("m{number}");
+            bench.daemon.ctl_ok(&["agent", "create", &name, "--provider", "fake"]);
+            let (status, content_type) = (200, "text/event-stream".to_owned());
+            bench.server.next([Behaviour::Raw { status, content_type, body: body.into_bytes() }]);
+            let before = client.sequence().await;
+            let asked = client.ask(&name, "SAY on").await;
+            assert!(asked.is_err(), "{asked:?}");
+            let failed = client.wait_event(before + 1, |event| event.r#type == "turn.failed").await;
+            assert_eq!(text(&failed, "class"), "permanent");
+            let wanted = "raise max_tokens in [providers.fake]";
+            assert!(text(&failed, "error").contains(wanted), "{failed:?}");
+        }
+        let events = client.events().await;
+        assert!(events.iter().all(|event| event.r#type != "tool_call.invoked"), "{events:?}");
     }
 }
 

@@ -12,6 +12,7 @@ use super::openai::OpenAi;
 use super::{Api, Dialect};
 use crate::model::Usage;
 use crate::provider::Failure;
+use crate::provider::failure::{Failed, FailureKind};
 use crate::provider::registry::{Kind, Make, Problem, Section};
 use crate::provider::secret::{KeyKeys, KeySource, Secret, Secrets};
 
@@ -145,6 +146,16 @@ impl Config {
             secrets.add(key);
         }
         Ok((key, secrets))
+    }
+
+    /// The failure that an answer is which was cut.
+    pub(super) fn cut_off(&self) -> Failure {
+        let message = format!(
+            "the answer was cut off at its greatest length: raise max_tokens in [providers.{}], as \
+             far as the model allows",
+            self.name
+        );
+        Failed::new(FailureKind::Limit, message).into()
     }
 
     /// What was used costs, in millionths of a US dollar; 0 where the configuration names no

@@ -226,7 +226,9 @@ impl Session {
                     let message = "the conversation has grown longer than the model takes";
                     return Err(Failure::new(FailureClass::Overflow, message));
                 }
-                Stop::Done | Stop::Length if reply.calls.is_empty() => {
+                // Nobody knows what its end would have been, that of a call above all.
+                Stop::Length => return Err(self.config.cut_off()),
+                Stop::Done if reply.calls.is_empty() => {
                     return Ok(Ended::Completed { response: said, saved: Saved::Unchanged });
                 }
                 _ => {}
