@@ -147,6 +147,9 @@ const COMMON: &[&str] = &[
     "tool_stall_seconds",
 ];
 
+/// Those that say where a key comes from, of which a section has one.
+const KEY_KEYS: &[&str] = &["key_env", "key_file", "key_command"];
+
 /// Longest time without a sign of life that can be set, in seconds.
 const MAX_STALL: u64 = 7 * 86_400;
 
@@ -280,6 +283,12 @@ pub fn read_sections(sections: &BTreeMap<String, Table>) -> Result<Plan, (String
             // What a preset of another kind says does not hold for it.
             section.clear();
         }
+        let names_key = KEY_KEYS.iter().any(|key| given.contains_key(*key));
+        let base = |table: &Table| table.get("base_url").cloned();
+        if names_key || base(given).is_some_and(|given| Some(given) != base(section)) {
+            // The preset's key is for the preset's server.
+            KEY_KEYS.iter().for_each(|key| drop(section.remove(*key)));
+        }
         section.extend(given.clone());
     }
     let mut planned = BTreeMap::new();
@@ -393,5 +402,29 @@ impl Registry {
     /// Has others from now on. Sessions that are open keep theirs until their turn is over.
     pub fn replace(&self, providers: Providers) {
         *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(providers);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_of_a_preset_is_for_its_server_and_gives_way_to_another() {
+        let key = |name: &str, given: &str| {
+            let sections = BTreeMap::from([(name.to_owned(), given.parse().unwrap())]);
+            let plan =
+                read_sections(&sections).map_err(|(name, problem)| format!("{name}: {problem:?}"));
+            plan.unwrap().0[name].section.get("key_env").and_then(Value::as_str).map(str::to_owned)
+        };
+        let named = Some("OPENROUTER_API_KEY".to_owned());
+        assert_eq!(key("openrouter", "model = \"m\""), named);
+        assert_eq!(key("openrouter", "base_url = \"https://openrouter.ai/api/v1\""), named);
+        assert_eq!(key("openrouter", "base_url = \"https://other/v1\""), None);
+        assert_eq!(key("openrouter", "key_file = \"/key\""), None);
+        let mine = "base_url = \"https://other/v1\"\nkey_env = \"MINE\"";
+        assert_eq!(key("openrouter", mine), Some("MINE".to_owned()));
+        assert_eq!(key("ollama", "model = \"m\""), Some(String::new()));
+        assert_eq!(key("ollama", "base_url = \"http://127.0.0.1:1/v1\""), None);
     }
 }

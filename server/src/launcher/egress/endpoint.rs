@@ -58,7 +58,7 @@ pub enum EndpointError {
 
 impl Endpoint {
     /// Whether a request for `target` is for this endpoint.
-    pub(super) fn covers(&self, target: &Self) -> bool {
+    pub(crate) fn covers(&self, target: &Self) -> bool {
         let same_host = match (&self.host, &target.host) {
             (Host::Below(above), Host::Name(name)) => name
                 .strip_suffix(above.as_str())

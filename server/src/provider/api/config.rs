@@ -1,8 +1,10 @@
 //! The keys of models behind an API.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use reqwest::Url;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -10,29 +12,29 @@ use super::anthropic::Anthropic;
 use super::http::{Server, parse_base, parse_headers};
 use super::openai::OpenAi;
 use super::{Api, Dialect};
-use crate::model::Usage;
+use crate::model::{FailureClass, Usage};
 use crate::provider::Failure;
 use crate::provider::failure::{Failed, FailureKind};
 use crate::provider::registry::{Kind, Make, Problem, Section};
 use crate::provider::secret::{KeyKeys, KeySource, Secret, Secrets};
 
+/// The own server of a kind, and the variable of the key for it.
+type Own = (&'static str, &'static str);
+
+const OF_ANTHROPIC: Own = ("https://api.anthropic.com", "ANTHROPIC_API_KEY");
+const OF_OPENAI: Own = ("https://api.openai.com/v1", "OPENAI_API_KEY");
+
 /// Anthropic's Messages API.
 pub const ANTHROPIC: Kind = Kind {
     name: "anthropic",
-    read: |section| {
-        let base = "https://api.anthropic.com";
-        read(section, Arc::new(Anthropic), base, KeySource::Env("ANTHROPIC_API_KEY".into()))
-    },
+    read: |section| read(section, Arc::new(Anthropic), OF_ANTHROPIC),
     presets: &[("anthropic", "")],
 };
 
 /// OpenAI's chat completions, and whatever speaks them.
 pub const OPENAI: Kind = Kind {
     name: "openai",
-    read: |section| {
-        let base = "https://api.openai.com/v1";
-        read(section, Arc::new(OpenAi), base, KeySource::Env("OPENAI_API_KEY".into()))
-    },
+    read: |section| read(section, Arc::new(OpenAi), OF_OPENAI),
     presets: &[
         ("openai", ""),
         (
@@ -50,7 +52,7 @@ pub const OPENAI: Kind = Kind {
 struct Keys {
     base_url: Option<String>,
     key_env: Option<String>,
-    key_file: Option<std::path::PathBuf>,
+    key_file: Option<PathBuf>,
     key_command: Option<Vec<String>>,
     model: Option<String>,
     max_tokens: Option<u64>,
@@ -93,24 +95,34 @@ pub(super) struct Config {
     prices: BTreeMap<String, Price>,
 }
 
-fn read(
-    section: &Section,
-    dialect: Arc<dyn Dialect>,
-    base: &str,
-    key: KeySource,
-) -> Result<Make, Problem> {
+/// Where the API is, and where the key for it comes from. A key that nobody named is shown to the
+/// kind's own server alone.
+fn place(keys: &Keys, (base, key): Own) -> Result<(Url, KeySource), Problem> {
+    let parsed = |url| parse_base(url).map_err(|problem| Problem::new("base_url", problem));
+    let own = parsed(base)?;
+    let base = keys.base_url.as_deref().map(parsed).transpose()?.unwrap_or_else(|| own.clone());
+    let usual = match base.origin() == own.origin() {
+        true => KeySource::Env(key.to_owned()),
+        false => KeySource::None,
+    };
+    let given = KeyKeys {
+        key_env: keys.key_env.clone(),
+        key_file: keys.key_file.clone(),
+        key_command: keys.key_command.clone(),
+    };
+    let key = given.source(usual).map_err(|problem| Problem::new("key_env", problem))?;
+    Ok((base, key))
+}
+
+fn read(section: &Section, dialect: Arc<dyn Dialect>, own: Own) -> Result<Make, Problem> {
     let keys: Keys = section.read()?;
-    let base = parse_base(keys.base_url.as_deref().unwrap_or(base))
-        .map_err(|problem| Problem::new("base_url", problem))?;
+    let (base, key) = place(&keys, own)?;
     let always = dialect.headers().iter();
     let mut headers: BTreeMap<String, String> =
         always.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     headers.extend(keys.headers);
     let headers = parse_headers(&headers).map_err(|problem| Problem::new("headers", problem))?;
     let server = Server::new(base, headers).map_err(|problem| Problem::new("", problem))?;
-    let given =
-        KeyKeys { key_env: keys.key_env, key_file: keys.key_file, key_command: keys.key_command };
-    let key = given.source(key).map_err(|problem| Problem::new("key_env", problem))?;
     if keys.max_steps == Some(0) || keys.max_tokens == Some(0) {
         return Err(Problem::new("", "max_steps and max_tokens fit from 1 on"));
     }
@@ -148,6 +160,19 @@ impl Config {
         Ok((key, secrets))
     }
 
+    /// A failure, with what to do where a server refuses who showed no key.
+    pub(super) fn explained(&self, mut failure: Failure) -> Failure {
+        if failure.class == FailureClass::Auth && self.key == KeySource::None {
+            let next = format!(
+                "; no key is given to it: name one in [providers.{}] with key_env, key_file or \
+                 key_command",
+                self.name
+            );
+            failure.message.push_str(&next);
+        }
+        failure
+    }
+
     /// The failure that an answer is which was cut.
     pub(super) fn cut_off(&self) -> Failure {
         let message = format!(
@@ -173,5 +198,35 @@ impl Config {
             + usage.cache_read_tokens as f64 * price.cache_read
             + usage.cache_write_tokens as f64 * price.cache_write;
         cost.max(0.0).round() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(kind: &Kind, section: &str) -> KeySource {
+        let own = if kind.name == "openai" { OF_OPENAI } else { OF_ANTHROPIC };
+        let keys: Keys = toml::from_str(section).unwrap();
+        let (_, key) = place(&keys, own).unwrap();
+        key
+    }
+
+    #[test]
+    fn a_key_that_nobody_named_goes_to_the_own_server_alone() {
+        let openai = KeySource::Env("OPENAI_API_KEY".into());
+        for (section, wanted) in [
+            ("", openai.clone()),
+            ("base_url = \"https://api.openai.com/v2\"", openai.clone()),
+            ("base_url = \"http://api.openai.com/v1\"", KeySource::None),
+            ("base_url = \"https://api.openai.com.other/v1\"", KeySource::None),
+            ("base_url = \"http://127.0.0.1:8000/v1\"", KeySource::None),
+            ("base_url = \"https://other/v1\"\nkey_env = \"OPENAI_API_KEY\"", openai),
+            ("base_url = \"https://other/v1\"\nkey_env = \"\"", KeySource::None),
+        ] {
+            assert_eq!(key(&OPENAI, section), wanted, "{section}");
+        }
+        assert_eq!(key(&ANTHROPIC, ""), KeySource::Env("ANTHROPIC_API_KEY".into()));
+        assert_eq!(key(&ANTHROPIC, "base_url = \"https://other\""), KeySource::None);
     }
 }

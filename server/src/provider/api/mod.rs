@@ -139,7 +139,7 @@ impl Provider for Api {
                         facts.push(("models".to_owned(), models.len().to_string()));
                         None
                     }
-                    Err(failure) => Some(failure.message),
+                    Err(failure) => Some(self.config.explained(failure).message),
                 },
             };
             Health { version: String::new(), problem, facts }
@@ -148,7 +148,7 @@ impl Provider for Api {
     }
 
     fn models(&self) -> BoxFuture<'_, Result<Vec<Model>, Failure>> {
-        self.list().boxed()
+        async { self.list().await.map_err(|failure| self.config.explained(failure)) }.boxed()
     }
 
     fn check(&self, _: &str, model: Option<&str>) -> Result<(), Objection> {
@@ -197,7 +197,9 @@ impl Instance for Session {
                 biased;
                 // Whatever runs is dropped, its connection with it.
                 () = cancelled.cancelled() => Ok(Ended::Cancelled),
-                ended = self.run(prompt, io) => ended,
+                ended = self.run(prompt, io) => {
+                    ended.map_err(|failure| self.config.explained(failure))
+                }
             }
         }
         .boxed()

@@ -64,6 +64,8 @@ pub(in crate::provider) struct Config {
     pub(in crate::provider) model: Option<String>,
     /// Where its model is asked, if not where it asks by itself.
     pub(in crate::provider) base_url: Option<String>,
+    /// Whether that leads to another's server, which is shown nothing that was not named for it.
+    is_elsewhere: bool,
     key: Option<KeySource>,
     /// The variable in which it takes the key; empty if there is none.
     pub(in crate::provider) key_as: String,
@@ -126,6 +128,7 @@ fn config(section: &Section, keys: Keys, about: &'static About) -> Result<Config
             return Err(Problem::new("base_url", "an address like https://host/path fits"));
         }
     }
+    let is_elsewhere = base.is_some_and(|base| !is_own(base, about));
     // Where its model is asked elsewhere, it need reach no other place.
     let usual: Vec<String> = match base {
         Some(base) => vec![origin(base)],
@@ -142,6 +145,7 @@ fn config(section: &Section, keys: Keys, about: &'static About) -> Result<Config
         args: keys.args,
         model: keys.model,
         base_url: keys.base_url,
+        is_elsewhere,
         key,
         key_as,
         login: keys.login,
@@ -155,6 +159,13 @@ fn config(section: &Section, keys: Keys, about: &'static About) -> Result<Config
     })
 }
 
+/// Whether an address leads to a server of the maker.
+fn is_own(base: &str, about: &About) -> bool {
+    let Ok(target) = origin(base).parse::<Endpoint>() else { return false };
+    let own = about.endpoints.iter().filter_map(|own| own.parse::<Endpoint>().ok());
+    { own }.any(|own| own.covers(&target))
+}
+
 /// Scheme, host and port of an address.
 fn origin(url: &str) -> String {
     let path = url.find("://").and_then(|at| url[at + 3..].find('/').map(|end| at + 3 + end));
@@ -163,20 +174,21 @@ fn origin(url: &str) -> String {
 
 impl Config {
     /// Where its key comes from: as configured, or else the usual variable of the daemon if it has
-    /// that.
+    /// that, and speaks to its maker's server.
     pub(super) fn key_source(&self) -> KeySource {
         let usual = || {
             let name = Some(&self.key_as).filter(|name| {
-                !name.is_empty() && std::env::var_os(name).is_some_and(|key| !key.is_empty())
+                !self.is_elsewhere && !name.is_empty() && std::env::var_os(name).is_some_and(|key| !key.is_empty())
             });
             name.map_or(KeySource::None, |name| KeySource::Env(name.clone()))
         };
         self.key.clone().unwrap_or_else(usual)
     }
 
-    /// Whether the user's own login is shown: by default where there is no key.
+    /// Whether the user's own login is shown: by default where there is no key, and no other server
+    /// that would get it.
     pub(super) fn shows_login(&self) -> bool {
-        self.login.unwrap_or_else(|| !self.has_key())
+        self.login.unwrap_or_else(|| !self.has_key() && !self.is_elsewhere)
     }
 
     /// Whether it is given a key.
@@ -192,5 +204,43 @@ impl Config {
     /// Its key.
     pub(super) async fn secret(&self) -> Result<Option<Secret>, Failure> {
         self.key_source().resolve().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::registry::Common;
+
+    static ABOUT: About = About {
+        kind: "x",
+        description: "",
+        programs: &["x"],
+        install: "",
+        // Is there wherever tests run.
+        key: "PATH",
+        logins: &[".x/login"],
+        endpoints: &["https://api.maker.test", "https://*.maker.test"],
+    };
+
+    fn config(text: &str) -> Config {
+        let (name, table) = ("x".into(), text.parse().unwrap());
+        let section = Section { name, kind: "x", common: Common::default(), table };
+        read::<Table>(&section, &ABOUT).unwrap().0
+    }
+
+    #[test]
+    fn what_nobody_named_is_shown_to_the_makers_server_alone() {
+        let shown = |text: &str| (config(text).has_key(), config(text).shows_login());
+        assert_eq!(shown(""), (true, false));
+        assert_eq!(shown("base_url = \"https://api.maker.test/v1\""), (true, false));
+        assert_eq!(shown("base_url = \"https://eu.maker.test\""), (true, false));
+        for other in ["https://maker.test.other", "http://api.maker.test", "http://127.0.0.1:1/v1"] {
+            let base = format!("base_url = {other:?}");
+            assert_eq!(shown(&base), (false, false), "{other}");
+            assert_eq!(shown(&format!("{base}\nkey_env = \"PATH\"")), (true, false), "{other}");
+            assert_eq!(shown(&format!("{base}\nlogin = true")), (false, true), "{other}");
+        }
+        assert_eq!(shown("key_env = \"\""), (false, true));
     }
 }
