@@ -21,7 +21,7 @@ use crate::provider::failure::FailureKind;
 use crate::provider::history::retell;
 use crate::provider::lines::Lines;
 use crate::provider::process::Running;
-use crate::provider::secret::Secrets;
+use crate::provider::secret::{Secret, Secrets};
 use crate::provider::{Ended, Failure, Instance, Prompt, Spec, TurnIo};
 
 /// Where `substratctl` is seen inside of a sandbox.
@@ -43,6 +43,8 @@ pub(super) struct Session {
     kept: Value,
     /// How often it was begun anew.
     anew: u32,
+    /// The key of its process.
+    key: Option<Secret>,
     /// Its process; none between one that ended and the next turn.
     live: Option<Live>,
 }
@@ -53,17 +55,22 @@ impl Session {
         // What is no JSON was never left by one of these.
         let kept =
             spec.saved.as_ref().and_then(|blob| serde_json::from_slice(blob.as_slice()).ok());
-        Self { of, spec, kept: kept.unwrap_or_default(), anew: 0, live: None }
+        Self { of, spec, kept: kept.unwrap_or_default(), anew: 0, key: None, live: None }
     }
 
     /// Ends the process if it cannot take this turn.
-    async fn look_after(&mut self, prompt: &Prompt) {
+    async fn look_after(&mut self, prompt: &Prompt, key: Option<Secret>) {
+        let had = std::mem::replace(&mut self.key, key);
         let Some(live) = &mut self.live else { return };
         if live.running.end().is_none() {
-            if live.running.world == prompt.world {
+            let changed = if live.running.world != prompt.world {
+                "what it sees has changed"
+            } else if had != self.key {
+                "its key has changed"
+            } else {
                 return;
-            }
-            live.running.stop("what it sees has changed").await;
+            };
+            live.running.stop(changed).await;
         }
         self.live = None;
     }
@@ -113,9 +120,9 @@ impl Session {
         env.insert("HOME".to_owned(), at.home.clone());
         env.insert("SUBSTRAT_AGENT".to_owned(), prompt.agent.to_string());
         env.extend(config.env.clone());
-        if let Some(key) = config.secret().await? {
+        if let Some(key) = &self.key {
             env.insert(config.key_as.clone(), key.expose().to_owned());
-            secrets.add(&key);
+            secrets.add(key);
         }
         let program = installed.argv();
         let words = program.len().to_string();
@@ -216,6 +223,9 @@ impl Session {
             self.live = None;
             return None;
         };
+        // One that was refused may hold on to what it was refused with.
+        let refused = matches!(&over, TurnOver::Failed(failed) if failed.kind == FailureKind::Auth);
+        let keep = keep && !refused;
         if self.of.cli.is_single() || !keep {
             self.end_process(if keep { LINGER } else { Duration::ZERO }).await;
         }
@@ -292,7 +302,13 @@ impl Instance for Session {
         io: Arc<dyn TurnIo>,
     ) -> BoxFuture<'a, Result<Ended, Failure>> {
         async move {
-            self.look_after(&prompt).await;
+            // It is read anew, so that one that was exchanged is in force with the next turn.
+            let key = tokio::select! {
+                biased;
+                () = io.cancelled().cancelled() => return Ok(Ended::Cancelled),
+                key = self.of.config.secret() => key?,
+            };
+            self.look_after(&prompt, key).await;
             let before = self.anew;
             loop {
                 // A process that is new is given a turn once, and a session begun anew once.
