@@ -63,11 +63,6 @@ impl Attempts {
         Self { chain: std::iter::once(own).chain(others).collect(), at: 0, asked: 1, count: 1 }
     }
 
-    /// Whether others may stand in.
-    pub(super) fn has_others(&self) -> bool {
-        self.chain.len() > 1
-    }
-
     /// Who stands in at this attempt; none for the session's own.
     pub(super) fn stand_in(&self) -> Option<&Link> {
         self.chain.get(self.at).filter(|_| self.at > 0)

@@ -26,7 +26,8 @@ impl Driver {
                     .agent(agent)
                     .map_or_else(|| Name::known("?"), |agent| agent.name.clone());
                 let owner = Owner { agent, name, session, provider };
-                let spec = Spec { session, model, instructions, saved, tool_socket: None };
+                let spec =
+                    Spec { session, model, instructions, saved, anew: false, tool_socket: None };
                 let errand = self.errand();
                 let to = (&self.handle, errand);
                 self.runners.open(owner, spec, &self.sockets, to);

@@ -26,11 +26,16 @@ use crate::model::{
     AgentId, Command, FailureClass, Message, Name, Saved, SessionId, Told, ToolSpec, TurnEnd,
     TurnId, World,
 };
+use crate::provider::activity::Activity;
 use crate::provider::history::{retell, retell_missed};
 use crate::provider::registry::Entry;
 use crate::provider::{
     Addition, Capabilities, Ended, Failure, Instance, Prompt, Provider, Spec, TurnIo,
 };
+
+/// Word that a backend knows nothing of what was said so far.
+const TOLD_ANEW: &str =
+    "its provider knows nothing of the conversation so far, and is told it from the log";
 
 /// A turn to be run.
 pub(super) struct Turn {
@@ -223,6 +228,8 @@ struct Task {
 struct Open {
     provider: Arc<dyn Provider>,
     instance: Box<dyn Instance>,
+    /// Whether it ran the last turn that was completed, so that it missed none.
+    is_current: bool,
 }
 
 impl Task {
@@ -386,7 +393,7 @@ impl Task {
         if let Some(link) = attempts.stand_in() {
             return self.stand_in(link, prompt, io).await;
         }
-        let ended = self.own_attempt(attempts, prompt, io).await;
+        let ended = self.own_attempt(prompt, io).await;
         ended.map_err(|failure| self.with_kind(failure))
     }
 
@@ -394,27 +401,32 @@ impl Task {
     fn with_kind(&self, mut failure: Failure) -> Failure {
         let own = &self.owner.provider;
         let was = self.handle.providers().get(own).and_then(|entry| entry.was);
-        if let (FailureClass::Permanent, Some(kind)) = (failure.class, was) {
+        let is_final =
+            matches!(failure.class, FailureClass::Permanent | FailureClass::ProviderGone);
+        if let Some(kind) = was.filter(|_| is_final) {
             let note = format!(" (before a reload its provider {own:?} was of the kind {kind:?})");
             failure.message.push_str(&note);
         }
         failure
     }
 
-    async fn own_attempt(
-        &mut self,
-        attempts: &Attempts,
-        mut prompt: Prompt,
-        io: Arc<Io>,
-    ) -> Result<Ended, Failure> {
+    async fn own_attempt(&mut self, mut prompt: Prompt, io: Arc<Io>) -> Result<Ended, Failure> {
         self.be_open().await?;
         let Some(open) = &mut self.open else {
             return Err(Failure::permanent("the session is not open"));
         };
-        if attempts.has_others() && open.provider.info().capabilities.keeps_history {
-            prompt.text = retell_missed(&io.history().await?, &prompt.text);
+        if !open.is_current && open.provider.info().capabilities.keeps_history {
+            let history = io.history().await?;
+            prompt.text = if open.instance.knows_nothing() && history.has_own() {
+                io.tell(Activity::Notice(TOLD_ANEW.to_owned()));
+                retell(&history, &prompt.text)
+            } else {
+                retell_missed(&history, &prompt.text)
+            };
         }
-        open.instance.turn(prompt, io).await
+        let ended = open.instance.turn(prompt, io).await;
+        open.is_current |= matches!(ended, Ok(Ended::Completed { .. }));
+        ended
     }
 
     /// Has another provider run the turn, in a session that ends with it.
@@ -430,8 +442,12 @@ impl Task {
         if capabilities.keeps_history {
             prompt.text = retell(&io.history().await?, &prompt.text);
         }
-        let spec = Spec { model: link.model.clone(), saved: None, ..self.spec.clone() };
+        let (model, saved) = (link.model.clone(), None);
+        let spec = Spec { model, saved, anew: true, ..self.spec.clone() };
         let mut instance = entry.provider.open(spec).await?;
+        if let Some(own) = &mut self.open {
+            own.is_current = false;
+        }
         let ended = instance.turn(prompt, io).await;
         instance.close("it stood in for one turn").await;
         ended
@@ -473,7 +489,7 @@ impl Task {
         }
         self.have_socket(entry.provider.info().capabilities)?;
         let instance = entry.provider.open(self.spec.clone()).await?;
-        self.open = Some(Open { provider: entry.provider, instance });
+        self.open = Some(Open { provider: entry.provider, instance, is_current: false });
         Ok(())
     }
 }

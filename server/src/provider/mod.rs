@@ -94,6 +94,9 @@ pub struct Spec {
     pub instructions: Arc<str>,
     /// What to resume from.
     pub saved: Option<Blob>,
+    /// Whether what its provider has of the session by itself is not to be gone on with: it stands in
+    /// for another one, and is told what it is to know.
+    pub anew: bool,
     /// The agent's tool socket, for a provider whose processes call tools there.
     pub tool_socket: Option<PathBuf>,
 }
@@ -275,6 +278,11 @@ pub trait Instance: Send {
         prompt: Prompt,
         io: Arc<dyn TurnIo>,
     ) -> BoxFuture<'a, Result<Ended, Failure>>;
+    /// Whether it keeps the conversation itself, and has nothing of it: then it is told what was said
+    /// before.
+    fn knows_nothing(&self) -> bool {
+        false
+    }
     /// Gives what the session can be resumed from, and ends.
     fn suspend(self: Box<Self>) -> BoxFuture<'static, Result<Saved, Failure>>;
     /// Ends at once, and tells of what ends with it. A turn that ran was dropped before. What has

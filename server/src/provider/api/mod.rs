@@ -34,6 +34,7 @@ use self::config::Config;
 use self::http::Stream;
 use self::sse::Event;
 use super::activity::Activity;
+use super::cli::{is_of_agent, nothing};
 use super::secret::{Secret, Secrets};
 use super::{
     Capabilities, Ended, Failure, Health, Info, Instance, Model, Objection, OutputKind, Prompt,
@@ -171,6 +172,7 @@ impl Provider for Api {
                 config: self.config.clone(),
                 model: model.to_owned(),
                 instructions: spec.instructions,
+                is_news: spec.saved.as_ref().is_some_and(is_of_agent),
             };
             Ok(Box::new(session) as Box<dyn Instance>)
         }
@@ -183,6 +185,8 @@ struct Session {
     config: Arc<Config>,
     model: String,
     instructions: Arc<str>,
+    /// Whether a command-line agent ran the turns before, which does not know of the next.
+    is_news: bool,
 }
 
 impl Instance for Session {
@@ -198,6 +202,9 @@ impl Instance for Session {
                 // Whatever runs is dropped, its connection with it.
                 () = cancelled.cancelled() => Ok(Ended::Cancelled),
                 ended = self.run(prompt, io) => {
+                    if ended.is_ok() && std::mem::take(&mut self.is_news) {
+                        return ended.map(having_forgotten);
+                    }
                     ended.map_err(|failure| self.config.explained(failure))
                 }
             }
@@ -207,6 +214,16 @@ impl Instance for Session {
 
     fn suspend(self: Box<Self>) -> BoxFuture<'static, Result<Saved, Failure>> {
         std::future::ready(Ok(Saved::Unchanged)).boxed()
+    }
+}
+
+/// An end with which the session has nothing more of the command-line agent that had it before.
+fn having_forgotten(ended: Ended) -> Ended {
+    match ended {
+        Ended::Completed { response, .. } => {
+            Ended::Completed { response, saved: Saved::State(nothing()) }
+        }
+        Ended::Cancelled => Ended::Cancelled,
     }
 }
 

@@ -1,7 +1,8 @@
 //! How Claude Code is started, and what is said to it.
 //!
 //! Its session has the id of ours, so that one of which a turn was cut off is found again: whether
-//! there is one says the file in which it keeps it.
+//! there is one says the file in which it keeps it. One that is begun anew has an id that no file
+//! there has.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -153,12 +154,17 @@ impl Cli for ClaudeCode {
     }
 }
 
-/// The id of its session: that of before, or ours. One that was begun anew has another, since
-/// what is left of the old one may be in its way.
+/// The id of its session: that of before, or ours. One that is begun anew has another, since what
+/// is left of an old one is in its way.
 fn session_id(start: &Start<'_>) -> String {
     match Kept::of(start.kept).session_id {
         id if !id.is_empty() => id,
-        _ => uuid(start.session, start.anew),
+        _ if start.anew == 0 => uuid(start.session, 0),
+        _ => {
+            let mut ids = (start.anew..).map(|anew| uuid(start.session, anew));
+            let free = ids.find(|id| !has_session(start.home, id));
+            free.unwrap_or_else(|| uuid(start.session, start.anew))
+        }
     }
 }
 
@@ -256,5 +262,47 @@ impl Dialogue for Talk {
         }
         let kept = Kept { session_id: self.session.clone(), totals: self.stream.totals() };
         serde_json::to_value(kept).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::cli::Places;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "makes what Claude Code leaves")]
+    fn a_session_is_found_again_unless_it_is_begun_anew() {
+        let home = tempfile::tempdir().unwrap();
+        let project = home.path().join(".claude/projects/-workspace");
+        std::fs::create_dir_all(&project).unwrap();
+        let [at_home, workspace, bridge, socket] = [const { String::new() }; 4];
+        let at = Places { home: at_home, workspace, bridge, socket };
+        let (kept, session) = (Value::Null, SessionId::from_u128(7));
+        let id = |anew: u32| {
+            let start = Start {
+                session,
+                model: None,
+                instructions: "",
+                prompt: "",
+                kept: &kept,
+                anew,
+                home: home.path(),
+                at: &at,
+                sandboxed: true,
+                version: "",
+            };
+            session_id(&start)
+        };
+        let mut ids = vec![id(0)];
+        assert_eq!(id(0), ids[0]);
+        for _ in 0..3 {
+            let left = ids.last().unwrap();
+            std::fs::write(project.join(format!("{left}.jsonl")), "").unwrap();
+            assert_eq!(id(0), ids[0], "it is resumed");
+            let next = id(1);
+            assert!(!ids.contains(&next), "{next}");
+            ids.push(next);
+        }
     }
 }

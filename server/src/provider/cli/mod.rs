@@ -14,6 +14,7 @@
 mod config;
 mod home;
 mod install;
+mod kept;
 mod provider;
 mod session;
 mod turn;
@@ -26,6 +27,7 @@ use serde_json::Value;
 
 pub(super) use self::config::{Config, read};
 pub(crate) use self::home::{remove, sweep};
+pub(super) use self::kept::{is_of_agent, nothing};
 pub(super) use self::provider::make;
 use super::activity::{Decision, Event, RequestId};
 use crate::model::{SessionId, TurnId};
@@ -83,7 +85,7 @@ pub(super) struct Start<'a> {
     pub(super) prompt: &'a str,
     /// What a dialogue before kept.
     pub(super) kept: &'a Value,
-    /// How often the session was begun anew, since the CLI did not know it.
+    /// How often the session was begun anew: what lies in its home is not to be gone on with then.
     pub(super) anew: u32,
     /// Where its home lies on the host.
     pub(super) home: &'a Path,

@@ -13,9 +13,9 @@ use tokio::time::timeout;
 use super::install::Installed;
 use super::provider::Inner;
 use super::turn::{self, Came, Live};
-use super::{Places, Start, home};
+use super::{Places, Start, home, kept};
 use crate::launcher::{Bind, HOME, Launch, TOOL_SOCKET, WORKSPACE};
-use crate::model::{Access, Blob, FailureClass, Saved};
+use crate::model::{Access, FailureClass, Saved};
 use crate::provider::activity::{Activity, TurnOver};
 use crate::provider::failure::FailureKind;
 use crate::provider::history::retell;
@@ -52,10 +52,12 @@ pub(super) struct Session {
 impl Session {
     /// A session, whose process is started with its first turn.
     pub(super) fn new(of: Arc<Inner>, spec: Spec) -> Self {
-        // What is no JSON was never left by one of these.
-        let kept =
-            spec.saved.as_ref().and_then(|blob| serde_json::from_slice(blob.as_slice()).ok());
-        Self { of, spec, kept: kept.unwrap_or_default(), anew: 0, key: None, live: None }
+        let kind = of.cli.about().kind;
+        let kept = spec.saved.as_ref().map(|saved| kept::read(saved, kind));
+        // What lies in its home may be of a time before others had the session.
+        let anew = u32::from(spec.anew || matches!(kept, Some(None)));
+        let kept = kept.flatten().unwrap_or_default();
+        Self { of, spec, kept, anew, key: None, live: None }
     }
 
     /// Ends the process if it cannot take this turn.
@@ -261,8 +263,8 @@ impl Session {
         kept: Value,
         io: &Arc<dyn TurnIo>,
     ) -> Result<Ended, Failure> {
-        let changed = kept != self.kept && !kept.is_null();
-        let state = changed.then(|| serde_json::to_vec(&kept).ok()).flatten().map(Blob::from);
+        // What was noted while the turn ran names no kind.
+        let state = kept::write(&kept, self.of.cli.about().kind);
         if state.is_some() {
             self.kept = kept;
         }
@@ -325,6 +327,10 @@ impl Instance for Session {
             }
         }
         .boxed()
+    }
+
+    fn knows_nothing(&self) -> bool {
+        self.kept.is_null() && self.live.is_none()
     }
 
     fn suspend(mut self: Box<Self>) -> BoxFuture<'static, Result<Saved, Failure>> {

@@ -130,6 +130,11 @@ impl History {
         turns.retain(|turn| !turn.items.is_empty());
         Self { turns, cut: ended.saturating_sub(kept) }
     }
+
+    /// Whether the session's own provider completed a turn of it, of whatever kind it was then.
+    pub fn has_own(&self) -> bool {
+        self.turns.iter().any(|turn| turn.end == End::Completed && turn.stand_in.is_none())
+    }
 }
 
 /// What an event counts towards the limit, in bytes; none if no conversation holds it.

@@ -134,7 +134,7 @@ fn check(script: &str) -> Result<(), String> {
 
 async fn open(script: &str, settings: Settings, saved: Option<Blob>) -> Box<dyn Instance> {
     let (session, instructions) = (SessionId::from_u128(1), script.into());
-    let spec = Spec { session, model: None, instructions, saved, tool_socket: None };
+    let spec = Spec { session, model: None, instructions, saved, anew: false, tool_socket: None };
     let opened = Scripted::new(settings).open(spec).await;
     opened.unwrap_or_else(|failure| panic!("{failure}"))
 }
@@ -464,6 +464,7 @@ fn a_damaged_memory_is_told_and_not_passed_over() {
             model: None,
             instructions: "fn turn(p) {}".into(),
             saved: Some(Blob::from(damaged.as_bytes().to_vec())),
+            anew: false,
             tool_socket: None,
         };
         let opened = run(small(), async { Scripted::new(small()).open(spec).await.err() });
