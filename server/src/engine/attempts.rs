@@ -11,6 +11,9 @@ use crate::provider::Failure;
 use crate::provider::registry::{Registry, split_fallback};
 use crate::provider::retry::Retry;
 
+/// Longest wait that the last one of a chain may ask for.
+const MAX_ASKED: Duration = Duration::from_secs(15 * 60);
+
 /// One that can be asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Link {
@@ -71,7 +74,11 @@ impl Attempts {
     /// The attempt after one that failed; none if there is none. `jitter` is a number below 1.
     pub(super) fn next(&mut self, failure: &Failure, jitter: f64) -> Option<Next> {
         let attempts = self.chain.get(self.at)?.attempts;
-        let retry = Retry { attempts, ..Retry::default() };
+        let usual = Retry::default();
+        // Where another one can be asked, nobody waits for long.
+        let is_last = self.at + 1 == self.chain.len();
+        let max_asked = if is_last { MAX_ASKED } else { usual.max_asked };
+        let retry = Retry { attempts, max_asked, ..usual };
         let next = match retry.delay(failure, self.asked, jitter) {
             Some(delay) => {
                 self.asked += 1;
@@ -107,6 +114,24 @@ mod tests {
         let (mut attempts, failure) = (attempts(chain), Failure::new(class, "no"));
         let next = || attempts.next(&failure, 0.5).map(|next| next.provider);
         std::iter::from_fn(next).map(|provider| provider.map(|p| p.to_string())).collect()
+    }
+
+    #[test]
+    fn who_asks_for_a_long_wait_gets_it_or_is_not_asked_again() {
+        let next = |chain: &[(&str, u32)], seconds: u64| {
+            let mut failure = Failure::new(FailureClass::RateLimit, "no");
+            failure.retry_after = Some(Duration::from_secs(seconds));
+            let next = attempts(chain).next(&failure, 0.5)?;
+            Some((next.delay.as_secs(), next.provider.map(|name| name.to_string())))
+        };
+        let (alone, both) = ([("own", 3)], [("own", 3), ("a", 1)]);
+        assert_eq!(next(&both, 60), Some((60, None)));
+        assert_eq!(next(&both, 300), Some((0, Some("a".to_owned()))));
+        assert_eq!(next(&alone, 300), Some((300, None)));
+        assert_eq!(next(&alone, 900), Some((900, None)));
+        assert_eq!(next(&alone, 901), None);
+        assert_eq!(next(&both, u64::MAX), Some((0, Some("a".to_owned()))));
+        assert_eq!(next(&alone, u64::MAX), None);
     }
 
     #[test]

@@ -11,8 +11,10 @@ pub struct Retry {
     pub attempts: u32,
     /// Delay before the second attempt; doubles with each.
     pub first_delay: Duration,
-    /// Longest delay.
+    /// Longest delay, unless the backend asks for a longer one.
     pub max_delay: Duration,
+    /// Longest delay that the backend may ask for. One that asks for more is not asked again.
+    pub max_asked: Duration,
 }
 
 impl Default for Retry {
@@ -21,6 +23,7 @@ impl Default for Retry {
             attempts: 4,
             first_delay: Duration::from_millis(500),
             max_delay: Duration::from_secs(60),
+            max_asked: Duration::from_secs(60),
         }
     }
 }
@@ -29,14 +32,15 @@ impl Retry {
     /// The delay before the next attempt after `done` attempts; none if there is none. `jitter` is
     /// a number below 1 that spreads retries: the delay is between half and all of its length.
     ///
-    /// What the backend asked for is honoured, but no longer than the longest delay.
+    /// What the backend asked for is honoured, or it is not asked again: a shorter wait would end at
+    /// a closed door.
     pub fn delay(&self, failure: &Failure, done: u32, jitter: f64) -> Option<Duration> {
-        if !failure.class.may_pass() || done >= self.attempts {
+        let asked = failure.retry_after.unwrap_or_default();
+        if !failure.class.may_pass() || done >= self.attempts || asked > self.max_asked {
             return None;
         }
         let doubled = self.first_delay.saturating_mul(1 << done.saturating_sub(1).min(20));
         let backoff = doubled.min(self.max_delay).mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0);
-        let asked = failure.retry_after.unwrap_or_default().min(self.max_delay);
         Some(backoff.max(asked))
     }
 }
@@ -56,6 +60,12 @@ mod tests {
         };
         let delay = |failure: &Failure, done| retry.delay(failure, done, 1.0);
         assert_eq!(delay(&passing, 1), Some(Duration::from_secs(3)), "asked for");
+        let long = |seconds| Failure {
+            retry_after: Some(Duration::from_secs(seconds)),
+            ..passing.clone()
+        };
+        assert_eq!(delay(&long(60), 1), Some(Duration::from_secs(60)));
+        assert_eq!(delay(&long(61), 1), None, "it would be asked too early");
         let passing = Failure { retry_after: None, ..passing };
         assert_eq!(delay(&passing, 1), Some(Duration::from_millis(500)));
         assert_eq!(delay(&passing, 3), Some(Duration::from_secs(2)));

@@ -269,15 +269,17 @@ pub(super) fn refused(
     secrets: &Secrets,
 ) -> Failure {
     let class = classify(status.as_u16(), said);
-    let final_ = headers.get("x-should-retry").is_some_and(|value| value == "false");
-    let class = if final_ && class.may_pass() { FailureClass::Permanent } else { class };
     let message = if said.message.is_empty() { "without a word why" } else { &said.message };
     let id = headers.get("request-id").or_else(|| headers.get("x-request-id"));
     let id = id.and_then(|id| id.to_str().ok()).map(|id| format!(" (request {id})"));
     let id = id.unwrap_or_default();
     let told = format!("the server answered {status}: {}{id}", told(message));
-    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-    let retry_after = text(RETRY_AFTER).and_then(|wait| wait_of(wait, text(DATE)));
+    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let retry_after = match text(HeaderName::from_static("x-should-retry")) {
+        // Not here, and not soon.
+        Some("false") => Some(Duration::MAX),
+        _ => text(RETRY_AFTER).and_then(|wait| wait_of(wait, text(DATE))),
+    };
     Failure { class, message: secrets.hide(&told), retry_after }
 }
 
@@ -377,7 +379,8 @@ mod tests {
         assert_eq!(wait_of("soon", Some(now)), None);
         headers.insert("x-should-retry", HeaderValue::from_static("false"));
         let failure = refused(StatusCode::TOO_MANY_REQUESTS, &headers, &said, &secrets);
-        assert_eq!(failure.class, FailureClass::Permanent);
+        assert_eq!(failure.class, FailureClass::RateLimit, "another may stand in");
+        assert_eq!(failure.retry_after, Some(Duration::MAX), "and it is not asked again");
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl Inner {
     pub(super) fn find(&self) -> Result<Installed, Failure> {
         let shown = |path: &std::path::Path| self.launcher.shows(path);
         install::find(self.cli.about(), self.config.program.as_deref(), shown)
-            .map_err(|problem| Failure::new(FailureClass::Permanent, problem))
+            .map_err(|problem| Failure::new(FailureClass::ProviderGone, problem))
     }
 
     /// The files of the user's login that are there: by their paths from a home, and where they
