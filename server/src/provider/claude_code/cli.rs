@@ -85,6 +85,10 @@ impl Kept {
 }
 
 impl Cli for ClaudeCode {
+    fn needs_key(&self, _: &Config) -> bool {
+        true
+    }
+
     fn max_instructions(&self) -> usize {
         MAX_ARGUMENT
     }

@@ -178,7 +178,9 @@ impl Config {
     pub(super) fn key_source(&self) -> KeySource {
         let usual = || {
             let name = Some(&self.key_as).filter(|name| {
-                !self.is_elsewhere && !name.is_empty() && std::env::var_os(name).is_some_and(|key| !key.is_empty())
+                !self.is_elsewhere
+                    && !name.is_empty()
+                    && std::env::var_os(name).is_some_and(|key| !key.is_empty())
             });
             name.map_or(KeySource::None, |name| KeySource::Env(name.clone()))
         };
@@ -194,6 +196,24 @@ impl Config {
     /// Whether it is given a key.
     pub(in crate::provider) fn has_key(&self) -> bool {
         self.key_source() != KeySource::None
+    }
+
+    /// Whether it may have a key that is not known to be one: in a variable, or a file.
+    pub(super) fn may_have_other_key(&self) -> bool {
+        !self.env.is_empty() || !self.files.is_empty()
+    }
+
+    /// What to do where it has neither key nor login.
+    pub(super) fn no_key(&self) -> String {
+        let name = &self.name;
+        let log_in = match (self.login, self.is_elsewhere) {
+            (None, false) => ", or log in with it outside",
+            _ => "",
+        };
+        format!(
+            "it has neither a key nor a login: name a key in [providers.{name}] with key_env, \
+             key_file or key_command{log_in}"
+        )
     }
 
     /// Whether its program is named.
@@ -235,7 +255,8 @@ mod tests {
         assert_eq!(shown(""), (true, false));
         assert_eq!(shown("base_url = \"https://api.maker.test/v1\""), (true, false));
         assert_eq!(shown("base_url = \"https://eu.maker.test\""), (true, false));
-        for other in ["https://maker.test.other", "http://api.maker.test", "http://127.0.0.1:1/v1"] {
+        for other in ["https://maker.test.other", "http://api.maker.test", "http://127.0.0.1:1/v1"]
+        {
             let base = format!("base_url = {other:?}");
             assert_eq!(shown(&base), (false, false), "{other}");
             assert_eq!(shown(&format!("{base}\nkey_env = \"PATH\"")), (true, false), "{other}");

@@ -9,6 +9,9 @@ use super::About;
 /// Folders of the user's home in which installers put programs beside those of the `PATH`.
 const USUAL: &[&str] =
     &[".local/bin", ".claude/local", ".npm-global/bin", ".bun/bin", ".opencode/bin", "bin"];
+/// How agents are installed that are one of many of their kind.
+const KNOWN: &[(&str, &str)] =
+    &[("gemini", "npm install -g @google/gemini-cli"), ("opencode", "npm install -g opencode-ai")];
 /// Bytes of a script's first line that are looked at.
 const HEAD: u64 = 256;
 
@@ -47,9 +50,8 @@ pub(super) fn find(
             let problem = format!("{} is no program", path.display());
             executable(&path).ok_or(problem)?
         }
-        Some(name) => {
-            look(&[name]).ok_or_else(|| format!("there is no program {name}: {}", about.install))?
-        }
+        Some(name) => look(&[name])
+            .ok_or_else(|| format!("there is no program {name}: {}", how(about, name)))?,
         None => look(about.programs).ok_or_else(|| {
             format!("{} is not installed: {}", about.programs.join(" or "), about.install)
         })?,
@@ -65,6 +67,12 @@ pub(super) fn find(
     ];
     let binds = parts.into_iter().flatten().filter(|path| !shown(path)).collect();
     Ok(Installed { program: found, interpreter, binds })
+}
+
+/// How a program of a kind is installed.
+fn how(about: &About, name: &str) -> &'static str {
+    let known = KNOWN.iter().find(|(known, _)| *known == name);
+    known.map_or(about.install, |(_, install)| install)
 }
 
 fn look(names: &[&str]) -> Option<PathBuf> {
@@ -168,6 +176,8 @@ mod tests {
         let missing = find(&about, None, |_| false).unwrap_err();
         assert!(missing.contains("is not installed: get it"), "{missing}");
         assert!(find(&about, Some("/nowhere/x"), |_| false).is_err());
+        assert_eq!(how(&about, "gemini"), "npm install -g @google/gemini-cli");
+        assert_eq!(how(&about, "other"), "get it");
         std::fs::set_permissions(&elf, std::fs::Permissions::from_mode(0o644)).unwrap();
         assert!(find(&about, Some(&elf), |_| false).is_err());
     }

@@ -134,6 +134,10 @@ pub(super) trait Cli: Send + Sync + 'static {
     fn can_steer(&self) -> bool {
         false
     }
+    /// Whether it does nothing without a key or a login, as it is configured.
+    fn needs_key(&self, _config: &Config) -> bool {
+        false
+    }
     /// Bytes of the longest instructions that it can be given.
     fn max_instructions(&self) -> usize {
         usize::MAX

@@ -14,6 +14,7 @@ use super::{About, Cli, Config};
 use crate::launcher::{Bind, Ends, Exit, Launch, Launcher};
 use crate::model::{Access, FailureClass};
 use crate::provider::registry::Settings;
+use crate::provider::secret::KeySource;
 use crate::provider::{Capabilities, Failure, Health, Info, Instance, Objection, Provider, Spec};
 
 /// Longest time that a tool call may block: some CLIs give one up after 60 s.
@@ -174,7 +175,9 @@ impl Provider for CommandLine {
             let no_bridge = (!self.0.bridge.is_file()).then(|| {
                 format!("{} is missing: install it beside the daemon", self.0.bridge.display())
             });
-            let problem = failed.or(no_bridge).or_else(|| key.is_there().err());
+            let none = key == KeySource::None && logins.is_empty() && !config.may_have_other_key();
+            let no_key = (none && self.0.cli.needs_key(config)).then(|| config.no_key());
+            let problem = failed.or(no_bridge).or_else(|| key.is_there().err()).or(no_key);
             Health { version, problem, facts }
         }
         .boxed()

@@ -122,6 +122,11 @@ impl Cli for Codex {
         !self.is_single()
     }
 
+    fn needs_key(&self, config: &Config) -> bool {
+        // A server of one's own may want none.
+        config.base_url.is_none()
+    }
+
     fn max_instructions(&self) -> usize {
         if self.is_single() { MAX_ARGUMENT } else { usize::MAX }
     }
