@@ -11,7 +11,7 @@
 use std::path::{Path, PathBuf};
 
 use substrat_proto::v1;
-use substrat_tests::harness::{Client, Daemon, say, text};
+use substrat_tests::harness::{Client, Daemon, say, substratd, text};
 use substrat_tests::model_server::{Behaviour, End, ModelServer, Usage};
 use substrat_tests::watch::deltas;
 
@@ -209,7 +209,8 @@ async fn what_may_pass_is_tried_again_and_what_may_not_is_told() {
 
 /// Answers that were cut for their length: in the midst of a call, and of a text.
 fn cut_answers(kind: &str) -> [String; 2] {
-    let events = |events: &[&str]| events.iter().map(|event| format!("data: {event}\n\n")).collect();
+    let events =
+        |events: &[&str]| events.iter().map(|event| format!("data: {event}\n\n")).collect();
     if kind == "openai" {
         let cut = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"length"}]}"#;
         let call = r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c","type":"function","function":{"name":"list_children","arguments":""}}]}}]}"#;
@@ -330,4 +331,76 @@ async fn another_provider_stands_in_for_a_turn_and_no_longer() {
     assert!(!told.contains("first"), "{told}");
     let told = client.ask("m", "fourth").await.unwrap();
     assert!(!told.contains("stood in for you"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_another_one_said_is_told_though_none_may_stand_in_any_more() {
+    let bench = Bench::start(KINDS[1], &[]);
+    let client = bench.daemon.client().await;
+    let reload = |fallback: &str| {
+        let section = format!("[providers.own]\nkind = \"program\"\nfallback = {fallback}\n");
+        std::fs::write(bench.daemon.home.join("config.toml"), section).unwrap();
+        bench.daemon.ctl_ok(&["daemon", "reload"]);
+    };
+    reload(r#"["fake"]"#);
+    bench.daemon.ctl_ok(&["workspace", "create", "desk"]);
+    std::fs::write(bench.root("desk").join("own.py"), PROGRAM).unwrap();
+    let create = ["agent", "create", "m", "--provider", "own", "--workspace", "desk", "--model"];
+    bench.daemon.ctl_ok(&[&create[..], &["python3 own.py"]].concat());
+    assert_eq!(client.ask("m", "break\nSAY spare here").await.unwrap(), "spare here");
+    reload("[]");
+    let told = client.ask("m", "second").await.unwrap();
+    assert!(told.contains("stood in for you") && told.contains("You said: spare here"), "{told}");
+    let told = client.ask("m", "third").await.unwrap();
+    assert!(!told.contains("stood in for you"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_waits_for_long_where_another_one_can_be_asked() {
+    for kind in KINDS {
+        let bench = Bench::start(kind, &[]);
+        let url = format!("{}{}", bench.server.url(), kind.1);
+        let keys = format!("kind = {:?}\nbase_url = {url:?}\nmodel = \"m\"", kind.0);
+        let section = format!("[providers.own]\n{keys}\nfallback = [\"fake\"]\n");
+        std::fs::write(bench.daemon.home.join("config.toml"), section).unwrap();
+        bench.daemon.ctl_ok(&["daemon", "reload"]);
+        bench.daemon.ctl_ok(&["agent", "create", "m", "--provider", "own"]);
+        let client = bench.daemon.client().await;
+        let told = "STATUS 429 retry-after 300 once\nSAY spare here";
+        assert_eq!(client.ask("m", told).await.unwrap(), "spare here");
+        let tried = client.wait_event(1, |event| event.r#type == "turn.retry").await;
+        assert_eq!((text(&tried, "provider"), text(&tried, "class")), ("fake", "rate-limit"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_goes_to_no_server_that_it_was_not_named_for() {
+    for ((kind, path), name) in KINDS.into_iter().zip(["ANTHROPIC_API_KEY", "OPENAI_API_KEY"]) {
+        let (server, folder) = (ModelServer::start(), tempfile::tempdir().unwrap());
+        let home = folder.path().join("home");
+        let mut command = substratd(&home);
+        command.env(name, KEY);
+        for provider in ["bare", "named"] {
+            let url = server.url();
+            for set in [format!("kind={kind}"), format!("base_url={url}{path}"), "model=m".into()] {
+                command.arg("--set").arg(format!("providers.{provider}.{set}"));
+            }
+        }
+        command.arg("--set").arg(format!("providers.named.key_env={name}"));
+        let daemon = Daemon::run(&home, command).unwrap();
+        let client = daemon.client().await;
+        for provider in ["bare", "named"] {
+            daemon.ctl_ok(&["agent", "create", provider, "--provider", provider]);
+            client.ask(provider, "SAY on").await.unwrap();
+        }
+        let shows: Vec<bool> = server
+            .requests()
+            .iter()
+            .map(|request| request.headers.values().any(|value| value.contains(KEY)))
+            .collect();
+        assert_eq!(shows, [false, true], "{kind}");
+        let refused = client.ask("bare", "STATUS 401").await.unwrap_err();
+        let wanted = "no key is given to it: name one in [providers.bare]";
+        assert!(refused.message().contains(wanted), "{refused}");
+    }
 }

@@ -8,9 +8,11 @@
     reason = "a test may panic, and touches what it tests from outside"
 )]
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use substrat_tests::harness::{Daemon, say};
+use substrat_tests::model_server::ModelServer;
 
 const ECHO: &str = r#"fn turn(prompt) { "you said: " + messages()[0].text }"#;
 
@@ -82,4 +84,45 @@ fn a_turn_that_fails_since_its_provider_is_of_another_kind_says_so() {
     assert!(said.stderr.contains(note), "{said:?}");
     reload("scripted");
     assert_eq!(daemon.ctl_ok(&["agent", "send", "a", "hi"]), "you said: hi\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_provider_that_becomes_of_another_kind_is_told_what_was_said() {
+    let (server, folder) = (ModelServer::start(), tempfile::tempdir().unwrap());
+    let program = folder.path().join("cursor-agent");
+    std::fs::write(&program, include_str!("../src/cursor_agent.py")).unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let key = folder.path().join("key");
+    std::fs::write(&key, "sk-test-4711-abcdef").unwrap();
+    let daemon = Daemon::on(&folder.path().join("home"), &[]);
+    let reload = |keys: &str| {
+        let common = format!("base_url = \"{}/v1\"\nkey_file = {key:?}", server.url());
+        let section = format!("[providers.odd]\n{common}\nmodel = \"fake-1\"\n{keys}\n");
+        std::fs::write(daemon.home.join("config.toml"), section).unwrap();
+        daemon.ctl_ok(&["daemon", "reload"]);
+    };
+    let bare = "kind = \"openai\"";
+    let agent = format!("kind = \"cursor-agent\"\nprogram = {program:?}");
+    reload(bare);
+    daemon.ctl_ok(&["agent", "create", "a", "--provider", "odd"]);
+    let client = daemon.client().await;
+    client.ask("a", "SAY alpha noted").await.unwrap();
+    let told = || server.requests().pop().unwrap().body.to_string();
+    // The agent begins with nothing, keeps what it is told, and misses what is said without it.
+    for (keys, say, wanted, times) in [
+        (&*agent, "SAY beta noted", "You said: alpha noted", 1),
+        (&*agent, "SAY gamma noted", "You said: alpha noted", 1),
+        (bare, "SAY delta noted", "gamma noted", 2),
+        (&*agent, "SAY epsilon noted", "You said: delta noted", 1),
+        (&*agent, "SAY zeta noted", "You said: alpha noted", 1),
+    ] {
+        reload(keys);
+        client.ask("a", say).await.unwrap();
+        assert_eq!(told().matches(wanted).count(), times, "{say}: {}", told());
+    }
+    let events = client.events().await;
+    let notices = events.iter().filter(|event| {
+        event.r#type == "turn.notice" && format!("{event:?}").contains("is told it from the log")
+    });
+    assert_eq!(notices.count(), 2, "once for each time that it came");
 }

@@ -11,6 +11,7 @@
 
 mod cases;
 mod hostile;
+mod keys;
 mod questions;
 mod steering;
 mod team;
@@ -157,7 +158,7 @@ impl Agent {
 pub struct Bench {
     pub server: ModelServer,
     pub daemon: Daemon,
-    _folder: tempfile::TempDir,
+    pub folder: tempfile::TempDir,
 }
 
 impl Bench {
@@ -169,7 +170,7 @@ impl Bench {
         let settings: Vec<&str> =
             own.iter().map(String::as_str).chain(more.iter().copied()).collect();
         let daemon = Daemon::on(&folder.path().join("home"), &settings);
-        Some(Self { server, daemon, _folder: folder })
+        Some(Self { server, daemon, folder })
     }
 
     /// Settings that make a provider of an agent.

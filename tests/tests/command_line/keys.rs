@@ -1,0 +1,109 @@
+//! Keys that are exchanged or missing, and who stands in where one is not let in.
+
+use std::os::unix::fs::PermissionsExt;
+
+use substrat_tests::harness::{Daemon, say, text};
+
+use super::{Agent, Bench, CLAUDE, CODEX, CURSOR, KEY};
+
+const OTHER: &str = "sk-test-0815-fedcba";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_was_exchanged_is_in_force_with_the_next_turn() {
+    for agent in [CLAUDE, CODEX, CURSOR] {
+        exchange(agent).await;
+    }
+}
+
+async fn exchange(agent: Agent) {
+    let Some(bench) = Bench::start(agent, &["providers.cli.attempts=1"]) else { return };
+    let client = bench.client().await;
+    let shows = |key: &str| {
+        let requests = bench.server.requests();
+        let last = requests.iter().rev().find(|request| !request.aside).unwrap();
+        last.headers.values().any(|value| value.contains(key))
+    };
+    client.ask("m", "SAY alpha noted").await.unwrap();
+    assert!(shows(KEY));
+    std::fs::write(bench.folder.path().join("key"), OTHER).unwrap();
+    let recalled = client.ask("m", "RECALL").await.unwrap();
+    assert!(recalled.contains("alpha noted"), "{recalled}");
+    assert!(shows(OTHER) && !shows(KEY), "{}", agent.program);
+    // One that was refused is not spoken to again.
+    let before = client.sequence().await;
+    assert!(client.ask("m", "STATUS 401").await.is_err());
+    client.wait_event(before + 1, |event| event.r#type == "process.exited").await;
+}
+
+/// Answers with its prompt, unless it is told to break.
+const PROGRAM: &str = r#"import json, sys
+for line in sys.stdin:
+    turn = json.loads(line)
+    if turn["type"] != "turn":
+        continue
+    if "break" in turn["messages"][0]["text"]:
+        said = {"type": "error", "class": "overflow", "message": "too long"}
+    else:
+        said = {"type": "done", "response": turn["prompt"]}
+    print(json.dumps(said), flush=True)
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_stands_in_again_does_not_go_on_with_what_it_was_told_before() {
+    for agent in [CLAUDE, CODEX, CURSOR] {
+        stand_in_twice(agent).await;
+    }
+}
+
+async fn stand_in_twice(agent: Agent) {
+    let own = ["providers.own.kind=program", r#"providers.own.fallback=["cli"]"#];
+    let Some(bench) = Bench::start(agent, &own) else { return };
+    let client = bench.daemon.client().await;
+    bench.daemon.ctl_ok(&["workspace", "create", "desk"]);
+    std::fs::write(bench.root("desk").join("own.py"), PROGRAM).unwrap();
+    let create = ["agent", "create", "m", "--provider", "own", "--workspace", "desk", "--model"];
+    bench.daemon.ctl_ok(&[&create[..], &["python3 own.py"]].concat());
+    let answer = client.ask("m", "break one\nSAY spare here").await.unwrap();
+    assert_eq!(answer, "spare here");
+    client.ask("m", "break two\nSAY here again").await.unwrap();
+    let asked = bench.server.request(|request| request.user.contains("break two")).await;
+    let told = asked.body.to_string().matches("break one").count();
+    assert_eq!(told, 1, "{}: {}", agent.program, asked.body);
+}
+
+#[test]
+fn a_look_at_one_without_key_and_login_says_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("agent");
+    std::fs::write(&program, "#!/bin/sh\necho 1.0\n").unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let set = |key: &str| format!("providers.bare.{key}");
+    let settings = [
+        set("kind=claude-code"),
+        set(&format!("program={}", program.display())),
+        set("key_env="),
+        set("login=false"),
+    ];
+    let settings = settings.each_ref().map(String::as_str);
+    let daemon = Daemon::on(&folder.path().join("home"), &settings);
+    let checked = say(&daemon.home, &["provider", "check", "bare"]);
+    assert_eq!(checked.code, Some(1), "{checked:?}");
+    let wanted = "it has neither a key nor a login: name a key in [providers.bare]";
+    assert!(checked.stderr.contains(wanted), "{checked:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_one_is_not_installed_another_stands_in() {
+    let gone = [
+        "providers.gone.kind=claude-code",
+        "providers.gone.program=/nowhere/claude",
+        r#"providers.gone.fallback=["cli"]"#,
+    ];
+    let Some(bench) = Bench::start(CURSOR, &gone) else { return };
+    let client = bench.daemon.client().await;
+    bench.daemon.ctl_ok(&["agent", "create", "m", "--provider", "gone"]);
+    assert_eq!(client.ask("m", "SAY spare here").await.unwrap(), "spare here");
+    let tried = client.wait_event(1, |event| event.r#type == "turn.retry").await;
+    assert_eq!((text(&tried, "provider"), text(&tried, "class")), ("cli", "provider-gone"));
+    assert!(text(&tried, "error").contains("/nowhere/claude is no program"), "{tried:?}");
+}
