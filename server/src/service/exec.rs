@@ -54,7 +54,7 @@ impl ExecService for Api {
         let running = Running::new(launched, requests, told, (in_use, deleted));
         let (sender, told) = mpsc::channel(1);
         // It ends with its workspace, whether or not anybody reads what it writes.
-        tokio::spawn(running.to_its_end(sender));
+        self.tasks.spawn(running.run(sender));
         Ok(Response::new(ReceiverStream::new(told).boxed()))
     }
 }
@@ -218,7 +218,7 @@ impl Running {
     }
 
     /// Tells what happens until it has ended, nobody is told any more, or its workspace is gone.
-    async fn to_its_end(mut self, sender: mpsc::Sender<Result<v1::ExecResponse, Status>>) {
+    async fn run(mut self, sender: mpsc::Sender<Result<v1::ExecResponse, Status>>) {
         let end = loop {
             let told = tokio::select! {
                 told = self.next() => told,

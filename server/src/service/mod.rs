@@ -31,6 +31,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use substrat_proto::v1;
 use tokio::net::UnixListener;
+use tokio_util::task::TaskTracker;
 use tonic::transport::Server;
 use tonic_health::ServingStatus;
 use tower::ServiceBuilder;
@@ -135,6 +136,8 @@ pub struct Api {
     uses: uses::Uses,
     /// Held by who has git work on worktrees.
     git_turns: Arc<tokio::sync::Semaphore>,
+    /// What goes on when whoever asked for it has gone; it ends with the engine.
+    tasks: TaskTracker,
     about: Arc<About>,
 }
 
@@ -143,7 +146,8 @@ impl Api {
     pub fn new(engine: Handle, files: Files, launcher: Launcher, about: About) -> Self {
         let uses = uses::Uses::default();
         let git_turns = Arc::new(tokio::sync::Semaphore::new(GIT_TURNS));
-        Self { engine, files, launcher, uses, git_turns, about: Arc::new(about) }
+        let tasks = TaskTracker::new();
+        Self { engine, files, launcher, uses, git_turns, tasks, about: Arc::new(about) }
     }
 
     /// Serves until `stop` resolves, and then until the running requests have ended.
@@ -205,7 +209,10 @@ impl Api {
             served = &mut served => return Ok(served?),
             () = told => {}
         }
-        Ok(served.await?)
+        served.await?;
+        self.tasks.close();
+        self.tasks.wait().await;
+        Ok(())
     }
 }
 

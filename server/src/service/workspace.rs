@@ -42,7 +42,7 @@ impl Api {
     /// whoever asked for it has gone.
     async fn make(&self, id: WorkspaceId) -> Result<(), Status> {
         let api = self.clone();
-        let making = tokio::spawn(async move {
+        let making = self.tasks.spawn(async move {
             let Err(no) = api.make_folder(id).await else { return Ok(()) };
             let Ok((root, _)) = api.root_of(id).await else { return Err(no) };
             let files = api.files.clone();

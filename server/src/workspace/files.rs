@@ -223,6 +223,7 @@ fn remove_busy(parent: &Dir, name: &str) -> io::Result<()> {
                 if !is_busy.contains(&error.kind()) || begun.elapsed() > BUSY {
                     return Err(error);
                 }
+                #[expect(clippy::disallowed_methods, reason = "who writes there tells nobody")]
                 std::thread::sleep(Duration::from_millis(20));
             }
             Ok(()) => return Ok(()),

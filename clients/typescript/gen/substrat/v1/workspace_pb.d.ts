@@ -234,8 +234,8 @@ export declare type WorkspaceGit = Message<"substrat.v1.WorkspaceGit"> & {
   repo: string;
 
   /**
-   * Branch that is checked out. Where it is given and empty: "substrat/" and the name of the
-   * workspace.
+   * Branch that is checked out. Where it is given and empty: "substrat/NAME/work" with the name of
+   * the workspace.
    *
    * @generated from field: string branch = 2;
    */
