@@ -114,7 +114,7 @@ async fn a_provider_that_becomes_of_another_kind_is_told_what_was_said() {
         (&*agent, "SAY gamma noted", "You said: alpha noted", 1),
         (bare, "SAY delta noted", "gamma noted", 2),
         (&*agent, "SAY epsilon noted", "You said: delta noted", 1),
-        (&*agent, "SAY zeta noted", "You said: alpha noted", 1),
+        (&*agent, "SAY zeta noted", "You said: delta noted", 1),
     ] {
         reload(keys);
         client.ask("a", say).await.unwrap();
