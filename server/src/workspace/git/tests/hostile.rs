@@ -271,7 +271,10 @@ fn a_pipe_where_git_reads_is_named_and_not_waited_for() {
         assert!(is_named, "{place}: {refused}");
         let removed = trap.world.remove(&trap.worktree, true);
         match *top {
-            "common" => assert!(matches!(removed, Err(Error::Special { .. })), "{place}"),
+            // A link among logs is removed first.
+            "common" if !(is_link && place.starts_with("logs")) => {
+                assert!(matches!(removed, Err(Error::Special { .. })), "{place}");
+            }
             _ => assert!(removed.is_ok() && !trap.world.root.exists(), "{place}"),
         }
     }
