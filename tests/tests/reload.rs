@@ -126,3 +126,30 @@ async fn a_provider_that_becomes_of_another_kind_is_told_what_was_said() {
     });
     assert_eq!(notices.count(), 2, "once for each time that it came");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_goes_on_with_the_provider_that_it_began_with() {
+    let (before, after) = (ModelServer::start(), ModelServer::start());
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::on(&folder.path().join("home"), &[]);
+    let reload = |server: &ModelServer| {
+        let url = server.url();
+        let section = format!(
+            "[providers.odd]\nkind = \"openai\"\nbase_url = \"{url}/v1\"\nmodel = \"fake-1\"\n"
+        );
+        std::fs::write(daemon.home.join("config.toml"), section).unwrap();
+        daemon.ctl_ok(&["daemon", "reload"]);
+    };
+    reload(&before);
+    daemon.ctl_ok(&["agent", "create", "a", "--provider", "odd"]);
+    let client = daemon.client().await;
+    let from = client.sequence().await;
+    let text = "STATUS 429 retry-after 3 once\nSAY from here";
+    daemon.ctl_ok(&["agent", "send", "a", text, "--no-wait"]);
+    client.wait_event(from, |event| event.r#type == "turn.retry").await;
+    reload(&after);
+    client.wait_event(from, |event| event.r#type == "turn.complete").await;
+    assert_eq!((before.requests().len(), after.requests().len()), (2, 0));
+    assert_eq!(client.ask("a", "SAY from there").await.unwrap(), "from there");
+    assert_eq!(after.requests().len(), 1);
+}

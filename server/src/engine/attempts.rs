@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::provider::Failure;
-use crate::provider::registry::{Registry, split_fallback};
+use crate::provider::registry::{Providers, split_fallback};
 use crate::provider::retry::Retry;
 
 /// Longest wait that the last one of a chain may ask for.
@@ -46,9 +46,8 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    /// The attempts at a turn of a session with this provider, as it is configured now.
-    pub(super) fn of(provider: &Arc<str>, model: Option<&Arc<str>>, registry: &Registry) -> Self {
-        let all = registry.all();
+    /// The attempts at a turn of a session with this provider, one of these.
+    pub(super) fn of(provider: &Arc<str>, model: Option<&Arc<str>>, all: &Providers) -> Self {
         let attempts = |name: &str| {
             let usual = Retry::default().attempts;
             all.get(name).map_or(usual, |entry| entry.common.attempts)

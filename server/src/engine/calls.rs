@@ -3,6 +3,7 @@
 //! A repeated call joins those who wait for the first one, or is answered from the log. A caller
 //! that drops its future is gone; a call that lost its last caller is cancelled.
 
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use rustc_hash::FxHashMap;
@@ -184,6 +185,7 @@ impl Handle {
         args: Json,
         request: Option<Request>,
     ) -> CallEnd {
+        let args = self.without_secrets(agent, args);
         let call = CallId::from_u64(mix(self.shared.calls.fetch_add(1, Ordering::Relaxed)));
         let objection = match tool {
             SPAWN => self.objection(agent, &args).await,
@@ -208,6 +210,15 @@ impl Handle {
                 end
             }
             Told::Past(span, sequence) => self.past_result(span, sequence).await,
+        }
+    }
+
+    /// What is called with, without the keys of the agent's backend: it is logged, and told to others.
+    fn without_secrets(&self, agent: AgentId, args: Json) -> Json {
+        match self.shared.secrets.get(agent) {
+            // Nothing under this lock can be left half done by a panic.
+            Some(secrets) => secrets.lock().unwrap_or_else(PoisonError::into_inner).hide_in(args),
+            None => args,
         }
     }
 

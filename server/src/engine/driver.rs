@@ -12,11 +12,11 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::attendance::Attendance;
+use super::by_agent::ByAgent;
 use super::calls::Calls;
 use super::core::{Core, Release, Staged};
 use super::handle::{Answer, Done, Errand, Handle, Input, Refusal, Report, Shared, Told};
 use super::permission::Questions;
-use super::pulse::Pulses;
 use super::runner::Runners;
 use super::{Archive, CheckpointDone, Clock, Feed, Limits, Outputs, Parts, Sink, ToolSockets};
 use crate::journal::{self, Completion, Journal};
@@ -125,7 +125,8 @@ impl Engine {
             providers: parts.providers,
             files: parts.files.clone(),
             shells: parts.shells.clone(),
-            pulses: Pulses::default(),
+            pulses: ByAgent::default(),
+            secrets: ByAgent::default(),
             attendance: Attendance::default(),
             draining: watch::Sender::new(false),
             calls: AtomicU64::new(ids.next_u128() as u64),

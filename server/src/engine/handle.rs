@@ -1,11 +1,12 @@
 //! How everyone else talks to the engine.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::attendance::Attendance;
+use super::by_agent::ByAgent;
 use super::calls::NewCall;
 use super::core::Tell;
 use super::output::Outputs;
@@ -19,6 +20,7 @@ use crate::model::{
 };
 use crate::provider::Registry;
 use crate::provider::registry::Entry;
+use crate::provider::secret::Secrets;
 use crate::workspace::Files;
 
 /// Why something was not done.
@@ -192,6 +194,7 @@ pub(super) struct Shared {
     pub(super) files: Files,
     pub(super) shells: Arc<dyn Shells>,
     pub(super) pulses: Pulses,
+    pub(super) secrets: ByAgent<Mutex<Secrets>>,
     pub(super) attendance: Attendance,
     pub(super) draining: watch::Sender<bool>,
     pub(super) calls: AtomicU64,

@@ -16,6 +16,7 @@
 mod additions;
 mod attempts;
 mod attendance;
+mod by_agent;
 mod calls;
 mod clock;
 mod core;
@@ -29,6 +30,7 @@ mod permission;
 mod pulse;
 mod runner;
 mod shell;
+mod spending;
 mod telling;
 #[cfg(test)]
 mod tests;

@@ -8,11 +8,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::handle::Shared;
+use super::by_agent::ByAgent;
 use crate::model::{AgentId, FailureClass};
 use crate::provider::{Ended, Failure};
 
@@ -50,7 +49,7 @@ struct Silent {
 }
 
 impl Pulse {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(Mutex::new(Heart { last: Instant::now(), waits: 0, tools: Vec::new() }))
     }
 
@@ -164,49 +163,18 @@ pub(super) async fn watched(
 }
 
 /// The pulses of all running attempts.
-#[derive(Default)]
-pub(super) struct Pulses(Mutex<FxHashMap<AgentId, Arc<Pulse>>>);
+pub(super) type Pulses = ByAgent<Pulse>;
 
 impl Pulses {
-    fn all(&self) -> MutexGuard<'_, FxHashMap<AgentId, Arc<Pulse>>> {
-        // Nothing under this lock can be left half done by a panic.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The backend of an agent waits until what is returned is dropped.
     pub(super) fn wait(&self, agent: AgentId) -> Option<Waits> {
-        self.all().get(&agent).map(Pulse::wait)
+        self.get(agent).as_ref().map(Pulse::wait)
     }
 
     /// Whether nothing has been heard of an agent's backend for long.
     pub(super) fn is_silent(&self, agent: AgentId) -> bool {
-        let silent = self.all().get(&agent).map(|pulse| pulse.silent());
+        let silent = self.get(agent).map(|pulse| pulse.silent());
         silent.is_some_and(|silent| !silent.waits && silent.since.elapsed() >= SILENCE)
-    }
-}
-
-/// The pulse of an attempt that runs: one of all until this is dropped.
-pub(super) struct Beating {
-    shared: Arc<Shared>,
-    agent: AgentId,
-    pub(super) pulse: Arc<Pulse>,
-}
-
-impl Beating {
-    pub(super) fn begin(shared: &Arc<Shared>, agent: AgentId) -> Self {
-        let pulse = Arc::new(Pulse::new());
-        shared.pulses.all().insert(agent, pulse.clone());
-        Self { shared: shared.clone(), agent, pulse }
-    }
-}
-
-impl Drop for Beating {
-    fn drop(&mut self) {
-        let mut all = self.shared.pulses.all();
-        // A later one may have begun.
-        if all.get(&self.agent).is_some_and(|known| Arc::ptr_eq(known, &self.pulse)) {
-            all.remove(&self.agent);
-        }
     }
 }
 

@@ -18,9 +18,10 @@ use super::additions::Additions;
 use super::attempts::{Attempts, Link, Next};
 use super::handle::{Errand, Handle, Report};
 use super::output::TurnOutput;
-use super::pulse::{Beating, Patience, Watched, watched};
+use super::pulse::{Patience, Pulse, Watched, watched};
+use super::spending::Spending;
 use super::telling::Telling;
-use super::turn_io::Io;
+use super::turn_io::{Io, Settles};
 use super::{ToolSocket, ToolSockets};
 use crate::model::{
     AgentId, Command, FailureClass, Message, Name, Saved, SessionId, Told, ToolSpec, TurnEnd,
@@ -28,7 +29,7 @@ use crate::model::{
 };
 use crate::provider::activity::Activity;
 use crate::provider::history::{retell, retell_missed};
-use crate::provider::registry::Entry;
+use crate::provider::registry::{Entry, Providers};
 use crate::provider::{
     Addition, Capabilities, Ended, Failure, Instance, Prompt, Provider, Spec, TurnIo,
 };
@@ -104,6 +105,7 @@ impl Runners {
             spec,
             sockets: sockets.clone(),
             handle: handle.clone(),
+            providers: handle.providers().all(),
             open: None,
             socket: None,
         };
@@ -219,6 +221,8 @@ struct Task {
     spec: Spec,
     sockets: Arc<dyn ToolSockets>,
     handle: Handle,
+    /// Those that there were when the turn began: what is read again meanwhile disturbs it not.
+    providers: Arc<Providers>,
     open: Option<Open>,
     /// Held while the session is live, if its provider wants one.
     socket: Option<ToolSocket>,
@@ -284,9 +288,9 @@ impl Task {
             world: turn.world,
             tools: turn.tools.into(),
         };
-        let registry = self.handle.providers();
+        self.providers = self.handle.providers().all();
         let (own, model) = (&self.owner.provider, self.spec.model.as_ref());
-        let mut attempts = Attempts::of(own, model, registry);
+        let mut attempts = Attempts::of(own, model, &self.providers);
         loop {
             let ended = self.attempt(&attempts, &prompt, cancel, (&telling, &additions)).await;
             prompt.text = additions.after(prompt.text);
@@ -347,21 +351,26 @@ impl Task {
         let entry = self.entry(provider)?;
         let (common, can) = (entry.common, entry.provider.info().capabilities);
         let (alone, in_tool) = common.patience();
-        let beating = Beating::begin(&self.handle.shared, self.owner.agent);
+        let (shared, agent) = (&self.handle.shared, self.owner.agent);
+        let pulse = shared.pulses.keep(agent, Pulse::new());
+        let secrets = shared.secrets.keep(agent, Mutex::default());
         let cancel = cancel.child_token();
         let io = Arc::new(Io {
-            agent: self.owner.agent,
+            agent,
             turn: prompt.turn,
             handle: self.handle.clone(),
             telling: telling.clone(),
             additions: additions.clone(),
-            pulse: beating.pulse.clone(),
+            pulse: pulse.clone(),
+            secrets: secrets.clone(),
             cancel: cancel.clone(),
             common,
             processes: can.processes,
             is_own: link.is_none(),
+            spending: Mutex::new(Spending::new()),
             saved: Mutex::default(),
         });
+        let _settles = Settles(io.clone());
         let run = self.run_attempt(attempts, prompt.clone(), io.clone());
         let ended = if can.pulse {
             let patience = Patience { alone, in_tool };
@@ -369,7 +378,7 @@ impl Task {
                 let silent = u64::try_from(silent.as_millis()).unwrap_or(u64::MAX);
                 telling.report(Told::Stalled(silent));
             };
-            watched(run, &beating.pulse, patience, &cancel, tell).await
+            watched(run, &pulse, patience, &cancel, tell).await
         } else {
             Watched { ended: run.await, abandoned: false }
         };
@@ -400,7 +409,7 @@ impl Task {
     /// A failure that does not pass, with what may be behind it.
     fn with_kind(&self, mut failure: Failure) -> Failure {
         let own = &self.owner.provider;
-        let was = self.handle.providers().get(own).and_then(|entry| entry.was);
+        let was = self.providers.get(own).and_then(|entry| entry.was);
         let is_final =
             matches!(failure.class, FailureClass::Permanent | FailureClass::ProviderGone);
         if let Some(kind) = was.filter(|_| is_final) {
@@ -454,7 +463,7 @@ impl Task {
     }
 
     fn entry(&self, name: &str) -> Result<Entry, Failure> {
-        self.handle.providers().get(name).ok_or_else(|| {
+        self.providers.get(name).cloned().ok_or_else(|| {
             let message = format!("its provider {name:?} is not configured");
             Failure::new(FailureClass::ProviderGone, message)
         })
@@ -476,7 +485,8 @@ impl Task {
         Ok(())
     }
 
-    /// Opens the session, if it is not open with the provider as it is configured now.
+    /// Opens the session, if it is not open with the provider as it was configured when the turn
+    /// began.
     async fn be_open(&mut self) -> Result<(), Failure> {
         let entry = self.entry(&self.owner.provider)?;
         if let Some(open) = self.open.take_if(|open| !Arc::ptr_eq(&open.provider, &entry.provider))

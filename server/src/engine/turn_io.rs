@@ -11,12 +11,14 @@ use super::additions::Additions;
 use super::handle::{Handle, Report};
 use super::history;
 use super::pulse::Pulse;
+use super::spending::Spending;
 use super::telling::Telling;
 use crate::model::{AgentId, Blob, Command, Json, LimitKind, Told, TurnId, Usage};
 use crate::provider::activity::{Activity, Decision, own_tool};
 use crate::provider::failure::FailureKind;
 use crate::provider::history::History;
 use crate::provider::registry::Common;
+use crate::provider::secret::Secrets;
 use crate::provider::{Addition, Failure, OutputKind, Question, TurnIo};
 
 /// How long a process has between two steps towards its end, and while the daemon stops.
@@ -31,6 +33,8 @@ pub(super) struct Io {
     pub(super) telling: Arc<Telling>,
     pub(super) additions: Arc<Additions>,
     pub(super) pulse: Arc<Pulse>,
+    /// What is taken out of the calls that are made for it.
+    pub(super) secrets: Arc<Mutex<Secrets>>,
     /// Ends the attempt.
     pub(super) cancel: CancellationToken,
     /// What holds for its provider.
@@ -39,6 +43,8 @@ pub(super) struct Io {
     pub(super) processes: bool,
     /// Whether it is the session's own provider that runs.
     pub(super) is_own: bool,
+    /// What it used and did not tell.
+    pub(super) spending: Mutex<Spending>,
     /// What the session is to be resumed from, if that became known.
     pub(super) saved: Mutex<Option<Blob>>,
 }
@@ -54,6 +60,15 @@ impl Io {
         self.saved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn spending(&self) -> MutexGuard<'_, Spending> {
+        // As above.
+        self.spending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn spent(&self, usage: Usage) {
+        self.report(Command::ReportUsage { agent: self.agent, turn: self.turn, usage });
+    }
+
     fn tool_started(&self, id: String, tool: String, input: Json) {
         self.telling.pass();
         // A tool of Substrat is logged where it is called.
@@ -61,6 +76,18 @@ impl Io {
             self.pulse.tool_started(&id);
             let (id, tool) = (id.into(), tool.into());
             self.telling.report_in_place(Told::UseStarted { id, tool, input });
+        }
+    }
+}
+
+/// An attempt that runs: what it used and did not tell yet is told when this is dropped.
+pub(super) struct Settles(pub(super) Arc<Io>);
+
+impl Drop for Settles {
+    fn drop(&mut self) {
+        let rest = self.0.spending().rest();
+        if !rest.is_zero() {
+            self.0.spent(rest);
         }
     }
 }
@@ -128,6 +155,11 @@ impl TurnIo for Io {
         self.pulse.beat();
     }
 
+    fn conceal(&self, secrets: &Secrets) {
+        // Nothing under this lock can be left half done by a panic.
+        *self.secrets.lock().unwrap_or_else(PoisonError::into_inner) = secrets.clone();
+    }
+
     fn addition(&self) -> BoxFuture<'_, Addition> {
         self.additions.next().boxed()
     }
@@ -151,7 +183,9 @@ impl TurnIo for Io {
 
     fn report_usage(&self, usage: Usage) {
         self.pulse.beat();
-        self.report(Command::ReportUsage { agent: self.agent, turn: self.turn, usage });
+        if let Some(usage) = self.spending().add(usage) {
+            self.spent(usage);
+        }
     }
 
     fn report_stderr(&self, text: &str, bytes: u64) {

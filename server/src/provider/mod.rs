@@ -36,6 +36,7 @@ use self::activity::{Activity, Decision, PermissionOption};
 pub(crate) use self::cli::{remove as remove_home, sweep as sweep_homes};
 use self::history::History;
 pub use self::registry::{Kind, Registry};
+use self::secret::Secrets;
 use crate::model::{
     Blob, FailureClass, Json, LimitKind, Message, MessageId, Name, Saved, SessionId, ToolSpec,
     TurnId, Usage, World,
@@ -200,6 +201,9 @@ pub trait TurnIo: Send + Sync {
     fn save(&self, state: Blob);
     /// Tells that the backend lives, where there is nothing else to tell.
     fn alive(&self) {}
+    /// Has keys that the backend knows taken out of the calls of tools that are made for it, however
+    /// they come in.
+    fn conceal(&self, _secrets: &Secrets) {}
     /// Waits for a message that is to be taken in while the turn runs. One that is not taken in
     /// comes with the next turn.
     fn addition(&self) -> BoxFuture<'_, Addition> {

@@ -11,10 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde_json::Value;
 use tokio::io::AsyncReadExt as _;
 
 use super::Failure;
-use crate::model::FailureClass;
+use crate::model::{FailureClass, Json};
 
 /// Longest key, in bytes.
 const MAX_KEY: u64 = 16 << 10;
@@ -63,6 +64,45 @@ impl Secrets {
     pub fn hide(&self, text: &str) -> String {
         let hide = |text: String, secret: &Secret| text.replace(secret.expose(), HIDDEN);
         self.0.iter().fold(text.to_owned(), hide)
+    }
+
+    /// JSON without the keys, in values and in names, however they are escaped.
+    pub fn hide_in(&self, json: Json) -> Json {
+        if self.0.is_empty() {
+            return json;
+        }
+        let Ok(mut value) = serde_json::from_str(json.get()) else { return Json::null() };
+        if self.hide_in_value(&mut value) {
+            Json::of(&value).unwrap_or_else(|_| Json::null())
+        } else {
+            json
+        }
+    }
+
+    /// Returns whether there was one.
+    fn hide_in_value(&self, value: &mut Value) -> bool {
+        match value {
+            Value::String(text) => {
+                let hidden = self.hide(text);
+                let found = hidden != *text;
+                *text = hidden;
+                found
+            }
+            Value::Array(values) => {
+                values.iter_mut().fold(false, |found, value| self.hide_in_value(value) || found)
+            }
+            Value::Object(fields) => {
+                let mut found = false;
+                let all = std::mem::take(fields).into_iter().map(|(name, mut value)| {
+                    let hidden = self.hide(&name);
+                    found |= self.hide_in_value(&mut value) || hidden != name;
+                    (hidden, value)
+                });
+                *fields = all.collect();
+                found
+            }
+            _ => false,
+        }
     }
 }
 
@@ -248,6 +288,14 @@ mod tests {
         secrets.add(&key);
         secrets.add(&Secret::new("short"));
         assert_eq!(secrets.hide("a sk-12345678 is short"), "a [hidden] is short");
+        let json = |text: &str| serde_json::from_str::<Json>(text).expect("JSON");
+        let told =
+            json(r#"{"a": ["\u0073k-12345678", 1.50], "sk-12345678": {"sk-123456789": null}}"#);
+        let wanted = r#"{"[hidden]":{"[hidden]9":null},"a":["[hidden]",1.5]}"#;
+        assert_eq!(secrets.hide_in(told).get(), wanted);
+        // What holds none stays as it is, to the last byte.
+        let other = json(r#"{"b": 1.50, "a": ["sk-1234567"]}"#);
+        assert_eq!(secrets.hide_in(other.clone()).get(), other.get());
     }
 
     #[tokio::test]

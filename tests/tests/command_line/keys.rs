@@ -2,7 +2,9 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use serde_json::json;
 use substrat_tests::harness::{Daemon, say, text};
+use substrat_tests::model_server::Behaviour;
 
 use super::{Agent, Bench, CLAUDE, CODEX, CURSOR, KEY};
 
@@ -33,6 +35,32 @@ async fn exchange(agent: Agent) {
     let before = client.sequence().await;
     assert!(client.ask("m", "STATUS 401").await.is_err());
     client.wait_event(before + 1, |event| event.r#type == "process.exited").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_an_agent_puts_into_a_call_is_told_to_nobody() {
+    for agent in [CLAUDE, CODEX] {
+        told_in_a_call(agent).await;
+    }
+}
+
+async fn told_in_a_call(agent: Agent) {
+    let Some(bench) = Bench::start(agent, &[]) else { return };
+    let client = bench.client().await;
+    let create = ["agent", "create", "echo", "--parent", "m", "--provider", "scripted"];
+    let echo = r#"fn turn(prompt) { "heard " + messages()[0].text }"#;
+    bench.daemon.ctl_ok(&[&create[..], &["--instructions", echo]].concat());
+    let tool = "send_message".to_owned();
+    let args = json!({ "recipient": "echo", "text": format!("my key is {KEY}") });
+    bench.server.next([Behaviour::Call { tool, args }]);
+    bench.server.next([Behaviour::Say("sent".to_owned())]);
+    assert_eq!(client.ask("m", "tell the echo").await.unwrap(), "sent");
+    let events = client.events().await;
+    let told = |event: &&_| text(event, "payload") == "my key is [hidden]";
+    assert_eq!(events.iter().filter(told).count(), 1, "{}: {events:#?}", agent.program);
+    for event in events {
+        assert!(!format!("{event:?}").contains(KEY), "{}: {event:?}", agent.program);
+    }
 }
 
 /// Answers with its prompt, unless it is told to break.

@@ -142,7 +142,8 @@ impl Session {
             ..Launch::default()
         };
         let running = Running::start(launcher, launch, Lines::lenient(), NAMED, io).await?;
-        Ok(Live { running, dialogue: cli.dialogue(config, &start), secrets })
+        let (dialogue, kind) = (cli.dialogue(config, &start), cli.about().kind);
+        Ok(Live { running, dialogue, kind, secrets })
     }
 
     /// Makes the home, and says what a sandbox is to show of the host beside the workspace.
@@ -219,6 +220,7 @@ impl Session {
         }
         let live = self.live.as_mut()?;
         live.running.tell(io);
+        io.conceal(&live.secrets);
         let came = turn::run(live, self.of.cli.is_single(), (prompt.turn, &prompt.text), io).await;
         let kept = live.dialogue.kept();
         let Came::Over(over, keep) = came else {
@@ -263,7 +265,6 @@ impl Session {
         kept: Value,
         io: &Arc<dyn TurnIo>,
     ) -> Result<Ended, Failure> {
-        // What was noted while the turn ran names no kind.
         let state = kept::write(&kept, self.of.cli.about().kind);
         if state.is_some() {
             self.kept = kept;

@@ -17,9 +17,9 @@ use futures_util::stream::FuturesUnordered;
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, sleep_until};
 
-use super::{Dialogue, Step};
+use super::{Dialogue, Step, kept};
 use crate::launcher::Exit;
-use crate::model::{Json, TurnId, Usage};
+use crate::model::{TurnId, Usage};
 use crate::provider::activity::{Activity, Decision, Event, RequestId, TurnOver, own_tool};
 use crate::provider::failure::{Failed, FailureKind};
 use crate::provider::process::{Ask, End, GRACE, PIPE_END, Running};
@@ -39,6 +39,8 @@ const GONE: End = End { exit: Exit::Gone, limit: None };
 pub(super) struct Live {
     pub(super) running: Running,
     pub(super) dialogue: Box<dyn Dialogue>,
+    /// The kind of agent that it is.
+    pub(super) kind: &'static str,
     /// What is not to be told.
     pub(super) secrets: Secrets,
 }
@@ -324,7 +326,7 @@ impl Work<'_> {
                     return self.answered(&request, &Decision::Allow);
                 }
                 let (io, asked) = (self.io.clone(), request.clone());
-                let input = hidden_json(input, &self.live.secrets);
+                let input = self.live.secrets.hide_in(input);
                 let question = Question { call: id, tool, input, options };
                 let (abort, registration) = AbortHandle::new_pair();
                 let answer = async move { (asked, io.ask(question).await) };
@@ -339,8 +341,8 @@ impl Work<'_> {
             }
             Activity::Session(id) => {
                 self.io.tell(Activity::Session(id));
-                if let Ok(kept) = serde_json::to_vec(&self.live.dialogue.kept()) {
-                    self.io.save(kept.into());
+                if let Some(state) = kept::write(&self.live.dialogue.kept(), self.live.kind) {
+                    self.io.save(state);
                 }
             }
             Activity::Added(outcome) => match (self.added.pop_front(), outcome) {
@@ -432,23 +434,13 @@ fn explained(failed: Failed, end: &End, words: &str) -> Failed {
     Failed::new(kind, message)
 }
 
-/// JSON without keys.
-fn hidden_json(json: Json, secrets: &Secrets) -> Json {
-    let text = secrets.hide(json.get());
-    if text == json.get() {
-        json
-    } else {
-        serde_json::from_str(&text).unwrap_or_else(|_| Json::null())
-    }
-}
-
 /// What is told, without keys.
 fn hidden(activity: Activity, secrets: &Secrets) -> Activity {
     match activity {
         Activity::Text { kind, text } => Activity::Text { kind, text: secrets.hide(&text) },
         Activity::Notice(text) => Activity::Notice(secrets.hide(&text)),
         Activity::ToolStarted { id, tool, input } => {
-            Activity::ToolStarted { id, tool, input: hidden_json(input, secrets) }
+            Activity::ToolStarted { id, tool, input: secrets.hide_in(input) }
         }
         Activity::ToolEnded { id, ok, output } => {
             Activity::ToolEnded { id, ok, output: secrets.hide(&output) }
