@@ -114,6 +114,11 @@ impl Cli for Acp {
         &ABOUT
     }
 
+    // One that has neither a variable for a key nor a login may need none.
+    fn needs_key(&self, config: &Config) -> bool {
+        !config.key_as.is_empty()
+    }
+
     fn command(&self, config: &Config, _: &Start<'_>) -> Command {
         Command { args: config.args.clone(), ..Command::default() }
     }

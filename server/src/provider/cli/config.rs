@@ -198,9 +198,13 @@ impl Config {
         self.key_source() != KeySource::None
     }
 
-    /// Whether it may have a key that is not known to be one: in a variable, or a file.
+    /// Whether it may have a key that is not known to be one: in a variable that is no switch, or a
+    /// file that is none of settings.
     pub(super) fn may_have_other_key(&self) -> bool {
-        !self.env.is_empty() || !self.files.is_empty()
+        let is_switch =
+            |value: &String| matches!(value.as_str(), "" | "true" | "false" | "1" | "0");
+        let is_settings = |path: &String| path.ends_with("settings.json");
+        !self.env.values().all(is_switch) || !self.files.keys().all(is_settings)
     }
 
     /// What to do where it has neither key nor login.

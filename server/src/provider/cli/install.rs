@@ -10,8 +10,14 @@ use super::About;
 const USUAL: &[&str] =
     &[".local/bin", ".claude/local", ".npm-global/bin", ".bun/bin", ".opencode/bin", "bin"];
 /// How agents are installed that are one of many of their kind.
-const KNOWN: &[(&str, &str)] =
-    &[("gemini", "npm install -g @google/gemini-cli"), ("opencode", "npm install -g opencode-ai")];
+const KNOWN: &[(&str, &str)] = &[
+    ("gemini", "npm install -g @google/gemini-cli"),
+    ("opencode", "npm install -g opencode-ai"),
+    ("goose", "see https://github.com/block/goose"),
+];
+/// Programs that version managers put in the place of others, with how they are asked for those.
+const MANAGERS: &[(&str, &str)] =
+    &[("mise", "mise which"), ("rtx", "rtx which"), ("volta-shim", "volta which")];
 /// Bytes of a script's first line that are looked at.
 const HEAD: u64 = 256;
 
@@ -50,15 +56,17 @@ pub(super) fn find(
             let problem = format!("{} is no program", path.display());
             executable(&path).ok_or(problem)?
         }
-        Some(name) => look(&[name])
-            .ok_or_else(|| format!("there is no program {name}: {}", how(about, name)))?,
-        None => look(about.programs).ok_or_else(|| {
+        Some(name) => {
+            look(&[name], &[], || format!("there is no program {name}: {}", how(about, name)))?
+        }
+        None => look(about.programs, &[], || {
             format!("{} is not installed: {}", about.programs.join(" or "), about.install)
         })?,
     };
     let head = head(&found);
     let interpreter = head.as_deref().and_then(interpreter).map(|name| {
-        look(&[name]).ok_or_else(|| format!("{} needs {name}: install it", found.display()))
+        let missing = || format!("{} needs {name}: install it", found.display());
+        look(&[name], &beside(&found), missing)
     });
     let interpreter = interpreter.transpose()?;
     let parts = [
@@ -75,13 +83,50 @@ fn how(about: &About, name: &str) -> &'static str {
     known.map_or(about.install, |(_, install)| install)
 }
 
-fn look(names: &[&str]) -> Option<PathBuf> {
+/// Looks for a program by its names, in other folders last. What a version manager has in its place
+/// is passed over: which program it stands for is the manager's to say, and it is not in a sandbox.
+fn look(
+    names: &[&str],
+    others: &[PathBuf],
+    missing: impl FnOnce() -> String,
+) -> Result<PathBuf, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let home = std::env::home_dir().unwrap_or_default();
-    let folders: Vec<PathBuf> =
-        std::env::split_paths(&path).chain(USUAL.iter().map(|folder| home.join(folder))).collect();
-    let places = names.iter().flat_map(|name| folders.iter().map(move |at| at.join(name)));
-    places.filter(|place| place.is_absolute()).find_map(|place| executable(&place))
+    let usual = USUAL.iter().map(|folder| home.join(folder)).chain(others.iter().cloned());
+    let folders: Vec<PathBuf> = std::env::split_paths(&path).chain(usual).collect();
+    let mut shim = None;
+    for place in names.iter().flat_map(|name| folders.iter().map(move |at| at.join(name))) {
+        let Some(real) = executable(&place).filter(|_| place.is_absolute()) else { continue };
+        match manager(&place, &real) {
+            Some(which) if shim.is_none() => shim = Some((place, which)),
+            Some(_) => {}
+            None => return Ok(real),
+        }
+    }
+    let Some((place, which)) = shim else { return Err(missing()) };
+    let name = place.file_name().unwrap_or_default().to_string_lossy();
+    Err(format!(
+        "{} only stands for the program, which a sandbox does not find through it: name what          \"{which} {name}\" prints with program in config.toml, or put its folder on the PATH",
+        place.display()
+    ))
+}
+
+/// How the version manager is asked for a program that has itself in its place there.
+fn manager(place: &Path, real: &Path) -> Option<String> {
+    let is_real =
+        |(program, _): &&(&str, &str)| real.ends_with(program) && !place.ends_with(program);
+    if let Some((_, which)) = MANAGERS.iter().find(is_real) {
+        return Some((*which).to_owned());
+    }
+    let folder = place.parent().filter(|folder| folder.ends_with("shims"))?;
+    let of = folder.parent()?.file_name()?.to_string_lossy();
+    Some(format!("{} which", of.trim_start_matches('.')))
+}
+
+/// Where what runs the programs of a tree of packages lies: npm puts `lib/node_modules` beside `bin`.
+fn beside(program: &Path) -> Vec<PathBuf> {
+    let trees = program.ancestors().filter(|above| above.ends_with("lib/node_modules"));
+    trees.filter_map(|tree| Some(tree.parent()?.parent()?.join("bin"))).collect()
 }
 
 /// The file of a program, if it is one.
@@ -130,6 +175,20 @@ fn belongings(program: &Path, is_script: bool, name: Option<&str>) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_version_manager_has_in_a_programs_place_is_known() {
+        let asked = |place: &str, real: &str| manager(Path::new(place), Path::new(real));
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(asked("/h/.local/share/mise/shims/claude", "/usr/bin/mise"), some("mise which"));
+        assert_eq!(asked("/h/.volta/bin/codex", "/h/.volta/bin/volta-shim"), some("volta which"));
+        let pyenv = "/h/.pyenv/shims/goose";
+        assert_eq!(asked(pyenv, pyenv), some("pyenv which"));
+        assert_eq!(asked("/usr/bin/mise", "/usr/bin/mise"), None);
+        let npm = "/n/lib/node_modules/@anthropic-ai/claude-code/cli.js";
+        assert_eq!(asked("/n/bin/claude", npm), None);
+        assert_eq!(beside(Path::new(npm)), [PathBuf::from("/n/bin")]);
+    }
 
     #[test]
     fn the_line_of_a_script_names_what_runs_it() {

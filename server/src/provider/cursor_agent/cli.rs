@@ -101,6 +101,10 @@ impl Cli for CursorAgent {
         true
     }
 
+    fn needs_key(&self, _: &Config) -> bool {
+        true
+    }
+
     fn command(&self, config: &Config, start: &Start<'_>) -> Command {
         let mut command = Command::default();
         let mut add = |words: &[&str]| {
