@@ -16,7 +16,7 @@ use std::sync::{Arc, mpsc};
 use crate::journal::{self, Disk, End, Pending, Scan, Writer, checkpoint};
 use crate::model::{
     BadLine, Commit, Context, DaemonStarted, Draft, Effect, Entry, Event, Leftover, Reconciliation,
-    SessionId, State, Transaction, reconcile, settle,
+    SessionId, State, Transaction, effect, reconcile, settle,
 };
 use crate::projection::{self, Marks, Projector};
 
@@ -168,14 +168,15 @@ impl Scanned {
         let after = state.seq();
         let mut projector = Projector::new(disk.clone(), marks.extents, options.max_open_files);
         projector.begin_recovery(&options.boot);
-        let (state, projector) = replay(&scan, &*disk, state, projector, marks.records_behind)?;
+        let replayed = replay(&scan, &*disk, state, projector, marks.records_behind)?;
+        let Folded { state, projector, removals } = replayed;
         if let Some((file, sequence)) = projector.ahead_of(state.seq())? {
             return Err(Error::JournalBehind { last: state.seq(), file, sequence });
         }
         report.replayed = state.seq() - after;
         report.clean = state.is_clean();
         let writer = Writer::open(disk, options.journal, &scan)?;
-        Ok(Replayed { state, projector, writer, report, told: Vec::new() })
+        Ok(Replayed { state, projector, writer, report, told: Vec::new(), removals })
     }
 }
 
@@ -217,15 +218,16 @@ fn replay(
     state: State,
     projector: Projector,
     records: BTreeSet<SessionId>,
-) -> Result<(State, Projector), Error> {
+) -> Result<Folded, Error> {
     std::thread::scope(|threads| {
         let (windows, queue) = mpsc::sync_channel::<Commit>(WINDOWS);
         let projections = threads.spawn(move || take_windows(projector, &queue));
-        let mut replay = Replay { state, commit: Commit::default(), bytes: 0, windows, records };
+        let (commit, removals) = (Commit::default(), Vec::new());
+        let mut replay = Replay { state, commit, bytes: 0, windows, records, removals };
         let after = replay.state.seq();
         let replayed = scan.replay::<Error>(disk, after, |entry| replay.take(entry.bytes));
         replay.hand_over();
-        let Replay { state, records, windows, .. } = replay;
+        let Replay { state, records, windows, removals, .. } = replay;
         drop(windows);
         let projector = match projections.join() {
             Ok(projector) => projector,
@@ -235,7 +237,7 @@ fn replay(
         let mut projector = projector?;
         let records = records.iter().filter_map(|session| state.agent_of(*session));
         projector.check_records(records.map(|agent| agent.session.record()));
-        Ok((state, projector))
+        Ok(Folded { state, projector, removals })
     })
 }
 
@@ -262,6 +264,15 @@ struct Replay {
     windows: mpsc::SyncSender<Commit>,
     /// Sessions whose records may not be as they should be.
     records: BTreeSet<SessionId>,
+    removals: Vec<Effect>,
+}
+
+/// What came of a replay.
+struct Folded {
+    state: State,
+    projector: Projector,
+    /// What deletions ask for once more: a kill may have come before it was done.
+    removals: Vec<Effect>,
 }
 
 impl Replay {
@@ -275,6 +286,7 @@ impl Replay {
             let entry = Entry::decode(&line)
                 .map_err(|error| Error::Event { sequence: self.state.seq() + 1, error })?;
             self.state.apply(&entry);
+            self.removals.extend(removal(&self.state, &entry));
             self.commit.push(&self.state, entry, line);
         }
         self.bytes += lines.len();
@@ -293,6 +305,14 @@ impl Replay {
     }
 }
 
+/// What the deletion of a workspace asks for in the world. The folder of one that lies in that of
+/// another may since be somebody else's of the same name; the others are named by their workspace.
+fn removal(state: &State, entry: &Entry) -> Option<Effect> {
+    let Event::WorkspaceDeleted(data) = &entry.event else { return None };
+    let lies_alone = data.root.split('/').count() == 2;
+    lies_alone.then(|| effect(state, entry)).flatten()
+}
+
 /// Everything acknowledged is applied. The projections know what they miss.
 pub struct Replayed {
     state: State,
@@ -301,6 +321,7 @@ pub struct Replayed {
     report: Report,
     /// What is to be told first.
     told: Vec<Draft>,
+    removals: Vec<Effect>,
 }
 
 /// A daemon can serve from here.
@@ -332,7 +353,8 @@ impl Replayed {
 
     /// Puts right what the end of the daemon before left open, and makes that durable.
     pub fn reconcile(self, cx: &mut Context<'_>, version: &str) -> Result<Recovered, Error> {
-        let Self { mut state, mut projector, mut writer, mut report, told: mut events } = self;
+        let Self { mut state, mut projector, mut writer, mut report, told, mut removals } = self;
+        let mut events = told;
         let Reconciliation { events: found, interrupted_turns, orphaned_calls, returned_messages } =
             reconcile(&state, cx);
         (report.interrupted_turns, report.orphaned_calls) = (interrupted_turns, orphaned_calls);
@@ -360,6 +382,8 @@ impl Replayed {
         }
         writer.commit(&mut pending)?;
         projector.push(&commit);
+        removals.extend(effects);
+        let effects = removals;
         Ok(Recovered { state, effects, writer, projector, report })
     }
 }

@@ -254,6 +254,37 @@ fn a_crash_at_any_operation_loses_nothing_acknowledged() {
 }
 
 #[test]
+fn a_folder_that_a_kill_kept_from_being_removed_is_removed_by_the_next_daemon() {
+    let disk = SimDisk::new(0);
+    let mut daemon = Daemon::start(&disk, "boot 1", 0).unwrap();
+    let create = |name: &str, parent: Option<&str>| {
+        let parent = parent.map(str::to_owned);
+        Command::CreateWorkspace { new: NewWorkspace { parent, ..NewWorkspace::named(name) } }
+    };
+    let delete = |name: &str| Command::DeleteWorkspace { workspace: name.to_owned(), force: false };
+    for (name, parent) in [("kept", None), ("gone", None), ("child", Some("kept"))] {
+        daemon.run(create(name, parent)).unwrap();
+    }
+    let gone = daemon.core.state().workspaces().find(|one| one.name.to_string() == "gone").unwrap();
+    let root = gone.root.clone();
+    daemon.run(delete("gone")).unwrap();
+    // Another one may lie where this one did.
+    daemon.run(delete("child")).unwrap();
+    let now = daemon.now;
+    let removed = |disk: &SimDisk| {
+        let policy = policy();
+        let ids = &mut Counted(9000);
+        let cx = &mut Context { now, policy: &policy, ids, attended: &|_| false };
+        let replayed = scan(Arc::new(disk.fork()), options("boot 2")).unwrap().replay().unwrap();
+        replayed.reconcile(cx, "1.0.0").unwrap().effects
+    };
+    assert_eq!(removed(&disk), [Effect::RemoveFolder { root, git: None }]);
+    // What a checkpoint holds was begun.
+    daemon.checkpoint().unwrap();
+    assert_eq!(removed(&disk), []);
+}
+
+#[test]
 fn a_crash_at_any_operation_of_a_recovery_is_recovered_from() {
     let operations = told(1, None).0.operations();
     for operation in (1..=operations).step_by(9) {

@@ -113,15 +113,16 @@ impl Files {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             other => other?,
         };
-        if whole.is_none() {
-            return remove_busy(&parent, name);
-        }
-        // By its name, the next daemon knows what this one does not get to remove.
-        let removed = format!("{REMOVED}{name}");
-        remove_busy(&parent, &removed)?;
-        match parent.rename(name, &parent, &removed) {
+        // By its name and place, the next daemon knows what this one does not get to remove.
+        let all = self.all()?;
+        let removed = match whole {
+            Some((top, _)) => format!("{REMOVED}{top}"),
+            None => format!("{REMOVED}{:032x}", rand::random::<u128>()),
+        };
+        remove_busy(&all, &removed)?;
+        match parent.rename(name, &all, &removed) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            renamed => renamed.and_then(|()| remove_busy(&parent, &removed)),
+            renamed => renamed.and_then(|()| remove_busy(&all, &removed)),
         }
     }
 
@@ -209,7 +210,7 @@ const BUSY: Duration = Duration::from_secs(10);
 
 /// Removes a folder with all that is in it, also while somebody still writes in it for a while.
 /// One that is gone is fine.
-fn remove_busy(parent: &Dir, name: &str) -> io::Result<()> {
+pub(super) fn remove_busy(parent: &Dir, name: &str) -> io::Result<()> {
     let begun = Instant::now();
     loop {
         match remove_tree(parent, name) {

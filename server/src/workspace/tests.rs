@@ -5,6 +5,7 @@ mod git_file;
 mod looks;
 mod mounts;
 mod places;
+mod removal;
 mod window;
 
 use std::ffi::OsStr;
@@ -466,16 +467,6 @@ fn a_workspace_as_deep_as_one_likes_is_removed() {
     assert!(!world.root().parent().unwrap().exists());
     world.outside_is_untouched();
     world.files.remove_root("w/root").unwrap();
-}
-
-#[test]
-fn removing_a_workspace_named_root_leaves_its_parent() {
-    let world = World::new();
-    world.write("file", "the parent's").unwrap();
-    let child = "w/root/root";
-    world.files.create_root(child).unwrap();
-    world.files.remove_root(child).unwrap();
-    assert_eq!(world.list("", true).unwrap(), ["file"]);
 }
 
 #[test]

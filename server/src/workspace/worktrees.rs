@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use super::Files;
 use super::copies;
-use super::files::{REMOVED, readable, remove_tree, sync};
+use super::files::{REMOVED, readable, remove_busy, remove_tree, sync};
 use super::git::{
     Error, Removed, Repository, Run, WorkLeft, Worktree, detached, excludes, sandbox_environment,
     sandbox_mounts,
@@ -87,6 +87,11 @@ fn mark(root: &Path) -> PathBuf {
 /// The folder of a workspace, in which its root lies.
 fn folder_of(root: &str) -> &str {
     root.split('/').next().unwrap_or(root)
+}
+
+/// Whether its repository knows a worktree.
+fn is_known(git: &Git, at: &Path) -> bool {
+    Path::new(&git.common_dir).join("worktrees").join(worktree(git, at).name).exists()
 }
 
 fn is_empty(folder: &Path) -> io::Result<bool> {
@@ -203,11 +208,10 @@ impl Files {
     /// knows it.
     pub fn made(&self, git: &Git, root: &str) -> Made {
         let Ok(at) = self.worktree_root(root) else { return Made::Whole };
-        let known = Path::new(&git.common_dir).join("worktrees").join(worktree(git, &at).name);
         match is_empty(&at) {
             _ if mark(&at).exists() => Made::InPart,
             Ok(false) => Made::Whole,
-            _ if known.exists() => Made::Whole,
+            _ if is_known(git, &at) => Made::Whole,
             Err(error) if error.kind() != io::ErrorKind::NotFound => Made::Whole,
             Ok(true) | Err(_) => Made::Not,
         }
@@ -250,26 +254,33 @@ impl Files {
     }
 
     /// Removes what a daemon that is gone was removing, and lists what it was removing of
-    /// repositories. One that a workspace has is none.
+    /// repositories. One that a workspace has is none, and one that resists keeps no other.
     pub fn half_removed(&self, is_used: impl Fn(&str) -> bool) -> io::Result<Vec<HalfRemoved>> {
+        let all = self.all()?;
         let mut found = Vec::new();
-        for entry in self.all()?.entries()? {
+        for entry in all.entries()? {
             let Ok(top) = entry?.file_name().into_string() else { continue };
-            if let Some(root) = top.strip_prefix(REMOVED) {
-                self.remove_root(&format!("{root}/root"))?;
+            if top.starts_with(REMOVED) {
+                if let Err(error) = remove_busy(&all, &top) {
+                    tracing::error!(top, %error, "what was removed stays in part");
+                }
                 continue;
             }
             let record = self.folder().join(&top).join(REMOVING);
             if is_used(&top) || !record.is_file() {
                 continue;
             }
-            let folder = Dir::open_ambient_dir(self.folder().join(&top), ambient_authority())?;
-            match serde_json::from_slice(&folder.read(REMOVING)?) {
+            match self.read_removal(&top) {
                 Ok(git) => found.push(HalfRemoved { root: format!("{top}/{top}"), git }),
                 Err(error) => tracing::error!(?record, %error, "what was removed cannot be told"),
             }
         }
         Ok(found)
+    }
+
+    fn read_removal(&self, top: &str) -> io::Result<Git> {
+        let folder = Dir::open_ambient_dir(self.folder().join(top), ambient_authority())?;
+        Ok(serde_json::from_slice(&folder.read(REMOVING)?)?)
     }
 
     /// Removes the folder of a workspace, and what git knows of it. One that is gone is fine. One
@@ -282,7 +293,11 @@ impl Files {
     pub fn remove_workspace(&self, root: &str, git: Option<&Git>) -> io::Result<Option<String>> {
         // The roots of children lie in that of their parent. No name of a folder has a slash.
         self.alone.alone(folder_of(root), || {
-            let Some(git) = git else { return self.remove_root(root).map(|()| None) };
+            // What both lost was removed, or is for nobody to remove.
+            let is_known = |git| self.worktree_root(root).is_ok_and(|at| is_known(git, &at));
+            let Some(git) = git.filter(|git| self.is_there(root) || is_known(git)) else {
+                return self.remove_root(root).map(|()| None);
+            };
             if let Err(error) = self.mark_removal(git, root) {
                 tracing::warn!(root, %error, "what is cut off now stays");
             }
@@ -319,12 +334,16 @@ impl Files {
         }
     }
 
+    fn is_there(&self, root: &str) -> bool {
+        self.folder().join(folder_of(root)).exists()
+    }
+
     /// Has the next daemon remove what this one does not get to remove.
     fn mark_removal(&self, git: &Git, root: &str) -> io::Result<()> {
-        let top = self.folder().join(folder_of(root));
-        if !top.is_dir() {
+        if !self.is_there(root) {
             return Ok(());
         }
+        let top = self.folder().join(folder_of(root));
         let top = Dir::open_ambient_dir(top, ambient_authority())?;
         top.write(REMOVING, serde_json::to_vec(git)?)?;
         top.open(REMOVING)?.sync_all()?;
