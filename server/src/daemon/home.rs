@@ -81,8 +81,8 @@ pub enum HomeError {
 /// A home that this process has for itself, as long as this lives.
 pub struct Home {
     path: PathBuf,
-    /// Whether it was made when it was taken.
-    made: bool,
+    /// How many folders were made when it was taken, the home and those above it.
+    made: usize,
     _lock: File,
 }
 
@@ -90,7 +90,8 @@ impl Home {
     /// Makes the home if it is not there, checks whose it is, and takes it.
     pub fn take(path: &Path, version: &str) -> Result<Self, HomeError> {
         let failed = |error| HomeError::Io { path: path.to_owned(), error };
-        let made = !path.exists();
+        let whole = std::path::absolute(path).map_err(failed)?;
+        let made = whole.ancestors().take_while(|folder| !folder.exists()).count();
         match fs::DirBuilder::new().mode(0o700).recursive(true).create(path) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                 return Err(HomeError::NotAFolder { path: path.to_owned() });
@@ -105,10 +106,12 @@ impl Home {
 
     /// Leaves nothing of a home that was made only to be refused.
     pub fn leave(self) {
-        if self.made {
-            // What cannot be removed is an empty folder.
+        if self.made > 0 {
+            // What cannot be removed is an empty folder, or somebody else's by now.
             let _ = fs::remove_file(self.path.join(LOCK));
-            let _ = fs::remove_dir(&self.path);
+        }
+        for folder in self.path.ancestors().take(self.made) {
+            let _ = fs::remove_dir(folder);
         }
     }
 
@@ -233,9 +236,12 @@ mod tests {
     #[test]
     fn a_home_that_was_made_only_to_be_refused_is_gone() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("home");
+        let path = folder.path().join("deep/er/home");
         Home::take(&path, "1").unwrap().leave();
-        assert!(!path.exists());
+        assert!(!folder.path().join("deep").exists(), "nor what was made for it");
+        Home::take(&folder.path().join("deep/other"), "1").unwrap();
+        Home::take(&path, "1").unwrap().leave();
+        assert!(!path.exists() && folder.path().join("deep/other").exists());
     }
 
     #[test]

@@ -323,7 +323,13 @@ async fn serve(
         () = &mut signals => Err(RunError::Serve("the signals ended".to_owned())),
     };
     drop(bound);
-    let sequence = ended?.sequence;
+    let sequence = match ended {
+        Ok(ended) => ended.sequence,
+        Err(error) => {
+            at_end(move || made.finish(FINISH)).await?;
+            return Err(error);
+        }
+    };
     // Streams that watch end with the server; they get a moment to say goodbye.
     let _ = stop.send(());
     let _ = tokio::time::timeout(Duration::from_millis(500), server).await;
@@ -334,19 +340,26 @@ async fn serve(
 
 /// Has what is durable written where it belongs, and ends its threads and the daemon's own git.
 async fn close(journal: Journal, worker: Worker, files: Files) -> Result<(), RunError> {
-    let (closed, closing) = oneshot::channel();
-    let runtime = tokio::runtime::Handle::current();
-    // The threads of the runtime may all be waiting for git.
-    let thread = std::thread::Builder::new().name("close".to_owned()).spawn(move || {
-        let _inside = runtime.enter();
+    let work = move || {
         worker.close();
         journal.close();
         files.finish(FINISH);
+    };
+    at_end(work).await
+}
+
+/// Does what blocks on a thread of its own: those of the runtime may all be waiting for git.
+async fn at_end(work: impl FnOnce() + Send + 'static) -> Result<(), RunError> {
+    let (closed, closing) = oneshot::channel();
+    let runtime = tokio::runtime::Handle::current();
+    let thread = std::thread::Builder::new().name("close".to_owned()).spawn(move || {
+        let _inside = runtime.enter();
+        work();
         // Who asked waits.
         let _ = closed.send(());
     });
-    thread.map_err(io("closing the journal"))?;
-    closing.await.map_err(|_| RunError::Serve("closing the journal crashed".to_owned()))
+    thread.map_err(io("closing the home"))?;
+    closing.await.map_err(|_| RunError::Serve("closing the home crashed".to_owned()))
 }
 
 /// What starts the processes of agents. Those of a daemon that was killed are ended.
