@@ -25,6 +25,18 @@ fn every_test_of_the_suite_is_on_the_page() {
     for name in ["escape.rs", "mounts.rs"] {
         there.extend(tests_in(&fs::read_to_string(tests.join(name)).unwrap()));
     }
+    // Of git, those that are about an agent.
+    let hostile = "../../server/src/workspace/git/tests/hostile.rs";
+    let hostile = fs::read_to_string(tests.join(hostile)).unwrap();
+    let harmless = ["what_other_programs_keep_beside_a_worktree_stands_against_nothing"];
+    there.extend(tests_in(&hostile).filter(|test| !harmless.contains(&test.as_str())));
+    let git = fs::read_to_string(tests.join("git.rs")).unwrap();
+    let about_agents = [
+        "a_pipe_that_an_agent_left_for_git_does_not_hold_a_deletion_up",
+        "git_of_the_daemon_writes_only_where_it_is_to",
+        "git_of_a_daemon_that_was_killed_is_ended",
+    ];
+    there.extend(tests_in(&git).filter(|test| about_agents.contains(&test.as_str())));
     let page = fs::read_to_string(tests.join("../../docs/security.md")).unwrap();
     let rows = page.lines().filter(|line| line.starts_with('|'));
     let last = rows.filter_map(|row| row.trim_end_matches('|').rsplit('|').next().map(str::trim));
