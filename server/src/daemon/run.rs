@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use super::adapters::{FromProjections, Tail, ToProjections};
 use super::reload::Live;
 use super::{Config, ConfigError, Home, HomeError, environment, logging};
-use crate::engine::{Engine, Fatal, Handle, LaunchedShells, Parts, RandomIds, now};
+use crate::engine::{Ended, Engine, Fatal, Handle, LaunchedShells, Parts, RandomIds, now};
 use crate::import;
 use crate::journal::{self, Disk, Journal, OsDisk};
 use crate::launcher::{Launcher, boot_id, shows, shows_file};
@@ -323,19 +323,22 @@ async fn serve(
         () = &mut signals => Err(RunError::Serve("the signals ended".to_owned())),
     };
     drop(bound);
-    let sequence = match ended {
-        Ok(ended) => ended.sequence,
-        Err(error) => {
-            at_end(move || made.finish(FINISH)).await?;
-            return Err(error);
-        }
-    };
+    let sequence = or_finish(ended, &made).await?.sequence;
     // Streams that watch end with the server; they get a moment to say goodbye.
     let _ = stop.send(());
     let _ = tokio::time::timeout(Duration::from_millis(500), server).await;
     close(journal_handle, worker_handle, made).await?;
     tracing::info!(sequence, "stopped cleanly");
     Ok(())
+}
+
+/// Where the engine failed, nothing is written any more; the daemon's own git is waited for.
+async fn or_finish(ended: Result<Ended, RunError>, files: &Files) -> Result<Ended, RunError> {
+    if ended.is_err() {
+        let files = files.clone();
+        at_end(move || files.finish(FINISH)).await?;
+    }
+    ended
 }
 
 /// Has what is durable written where it belongs, and ends its threads and the daemon's own git.

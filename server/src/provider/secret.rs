@@ -89,7 +89,9 @@ impl Secrets {
                 found
             }
             Value::Array(values) => {
-                values.iter_mut().fold(false, |found, value| self.hide_in_value(value) || found)
+                let mut found = false;
+                values.iter_mut().for_each(|value| found |= self.hide_in_value(value));
+                found
             }
             Value::Object(fields) => {
                 let mut found = false;
