@@ -60,3 +60,37 @@ async fn silence_is_told_and_shown_until_something_is_heard() {
     let shown = daemon.ctl_ok(&["agent", "inspect", "m"]);
     assert!(!shown.contains("\nsilent "), "{shown}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_may_be_silent_which_is_told_and_ends_it_where_that_is_asked_for() {
+    let settings = [
+        "providers.patient.kind=program",
+        "providers.strict.kind=program",
+        "providers.strict.stall_seconds=1",
+        "providers.strict.attempts=1",
+    ];
+    let daemon = Daemon::with(&settings);
+    let client = daemon.client().await;
+    daemon.ctl_ok(&["workspace", "create", "desk"]);
+    let program = r#"import json, os, sys, time
+for line in sys.stdin:
+    while not os.path.exists("go"):
+        time.sleep(0.02)
+    print(json.dumps({"type": "done", "response": "here I am"}), flush=True)
+"#;
+    let desk = daemon.home.join("workspaces");
+    let root = std::fs::read_dir(desk).unwrap().next().unwrap().unwrap().path().join("root");
+    std::fs::write(root.join("waits.py"), program).unwrap();
+    for provider in ["patient", "strict"] {
+        let create = ["agent", "create", provider, "--provider", provider, "--workspace", "desk"];
+        daemon.ctl_ok(&[&create[..], &["--model", "python3 waits.py"]].concat());
+    }
+    let failed = client.ask("strict", "go on").await.unwrap_err();
+    assert!(failed.message().contains("nothing was heard of it for 1 s"), "{failed:?}");
+    let from = client.sequence().await;
+    daemon.ctl_ok(&["agent", "send", "patient", "go on", "--no-wait"]);
+    client.wait_event(from, |event| event.r#type == "turn.stalled").await;
+    std::fs::write(root.join("go"), "").unwrap();
+    let done = client.wait_event(from, |event| event.r#type == "turn.complete").await;
+    assert_eq!(text(&done, "response"), "here I am");
+}

@@ -350,7 +350,7 @@ impl Task {
         let provider = link.map_or(&self.owner.provider, |link| &link.provider);
         let entry = self.entry(provider)?;
         let (common, can) = (entry.common, entry.provider.info().capabilities);
-        let (alone, in_tool) = common.patience();
+        let (alone, in_tool) = common.patience(can.pulse);
         let (shared, agent) = (&self.handle.shared, self.owner.agent);
         let pulse = shared.pulses.keep(agent, Pulse::new());
         let secrets = shared.secrets.keep(agent, Mutex::default());
@@ -372,7 +372,7 @@ impl Task {
         });
         let _settles = Settles(io.clone());
         let run = self.run_attempt(attempts, prompt.clone(), io.clone());
-        let ended = if can.pulse {
+        let ended = if can.pulse || can.processes {
             let patience = Patience { alone, in_tool };
             let tell = |silent: Duration| {
                 let silent = u64::try_from(silent.as_millis()).unwrap_or(u64::MAX);

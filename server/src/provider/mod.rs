@@ -63,7 +63,8 @@ pub struct Capabilities {
     /// Whether it starts processes, in the sandboxes of agents.
     pub processes: bool,
     /// Whether it gives signs of life as long as its turn goes on: it tells what it does as it does
-    /// it, and [`TurnIo::alive`] where there is nothing to tell. Its silence is noticed.
+    /// it, and [`TurnIo::alive`] where there is nothing to tell. Its silence ends an attempt, and
+    /// that of others that start processes only where the configuration says after how long.
     pub pulse: bool,
     /// Whether a turn that runs takes messages: [`TurnIo::addition`].
     pub steering: bool,

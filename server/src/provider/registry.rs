@@ -100,12 +100,13 @@ pub struct Common {
     /// The same, where nobody is there to answer.
     #[serde(default)]
     pub unattended: Unattended,
-    /// Seconds without a sign of life after which an attempt is ended; 0 for none.
-    #[serde(default = "stall_seconds")]
-    pub stall_seconds: u64,
+    /// Seconds without a sign of life after which an attempt is ended; 0 for none. The usual time
+    /// for what gives signs of life, and none for what need not, if it is not set.
+    #[serde(default)]
+    pub stall_seconds: Option<u64>,
     /// The same, while a tool of its own runs.
-    #[serde(default = "tool_stall_seconds")]
-    pub tool_stall_seconds: u64,
+    #[serde(default)]
+    pub tool_stall_seconds: Option<u64>,
 }
 
 /// What is answered when a backend asks whether it may use a tool.
@@ -152,14 +153,9 @@ const KEY_KEYS: &[&str] = &["key_env", "key_file", "key_command"];
 
 /// Longest time without a sign of life that can be set, in seconds.
 const MAX_STALL: u64 = 7 * 86_400;
-
-fn stall_seconds() -> u64 {
-    300
-}
-
-fn tool_stall_seconds() -> u64 {
-    3600
-}
+/// The usual times without one, in seconds: outside of tools of its own, and within one.
+const STALL: u64 = 300;
+const TOOL_STALL: u64 = 3600;
 
 fn attempts() -> u32 {
     4
@@ -174,8 +170,8 @@ impl Default for Common {
             attempts: attempts(),
             permissions: Permissions::default(),
             unattended: Unattended::default(),
-            stall_seconds: stall_seconds(),
-            tool_stall_seconds: tool_stall_seconds(),
+            stall_seconds: None,
+            tool_stall_seconds: None,
         }
     }
 }
@@ -191,7 +187,7 @@ impl Common {
         for (key, seconds) in
             [("stall_seconds", self.stall_seconds), ("tool_stall_seconds", self.tool_stall_seconds)]
         {
-            if seconds > MAX_STALL {
+            if seconds.is_some_and(|seconds| seconds > MAX_STALL) {
                 let problem = format!("a number from 0 (for never) to {MAX_STALL} fits");
                 return Err(Problem::new(key, problem));
             }
@@ -200,10 +196,13 @@ impl Common {
     }
 
     /// How long an attempt may go on without a sign of life, outside of tools of its own and within
-    /// one; none for as long as it likes.
-    pub fn patience(&self) -> (Option<Duration>, Option<Duration>) {
-        let some = |seconds| (seconds > 0).then(|| Duration::from_secs(seconds));
-        (some(self.stall_seconds), some(self.tool_stall_seconds))
+    /// one; none for as long as it likes. `pulse` is whether it gives any by itself.
+    pub fn patience(&self, pulse: bool) -> (Option<Duration>, Option<Duration>) {
+        let allowed = |set: Option<u64>, usual| {
+            let seconds = set.or_else(|| pulse.then_some(usual));
+            seconds.filter(|seconds| *seconds > 0).map(Duration::from_secs)
+        };
+        (allowed(self.stall_seconds, STALL), allowed(self.tool_stall_seconds, TOOL_STALL))
     }
 }
 
@@ -408,6 +407,19 @@ impl Registry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_need_not_give_signs_of_life_is_ended_where_that_is_asked_for() {
+        let patience = |text: &str, pulse| {
+            let common: Common = toml::from_str(text).unwrap();
+            let (alone, in_tool) = common.patience(pulse);
+            (alone.map(|alone| alone.as_secs()), in_tool.map(|in_tool| in_tool.as_secs()))
+        };
+        assert_eq!(patience("", true), (Some(300), Some(3600)));
+        assert_eq!(patience("", false), (None, None));
+        assert_eq!(patience("stall_seconds = 60", false), (Some(60), None));
+        assert_eq!(patience("stall_seconds = 0", true), (None, Some(3600)));
+    }
 
     #[test]
     fn the_key_of_a_preset_is_for_its_server_and_gives_way_to_another() {

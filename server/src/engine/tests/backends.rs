@@ -312,7 +312,8 @@ async fn a_state_is_saved_though_the_turn_fails() {
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_backend_is_told_of_and_its_attempt_ended() {
-    let (world, _) = world(Common { attempts: 2, stall_seconds: 60, ..Common::default() }).await;
+    let (world, _) =
+        world(Common { attempts: 2, stall_seconds: Some(60), ..Common::default() }).await;
     let begun = tokio::time::Instant::now();
     let answer = world.ask("a", "silent").await;
     assert!(

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use proptest::prelude::*;
+use proptest::sample::Index;
 use serde_json::{Map, Value, json};
 
 use super::anthropic::Anthropic;
@@ -283,4 +285,47 @@ fn a_conversation_is_made_shorter_until_nothing_more_can_be_left_out() {
     let Message::Results(results) = &long[1] else { panic!("{long:?}") };
     assert!(results[0].text().contains("bytes are left out here"));
     let _: Arc<str> = now.clone();
+}
+
+/// Both dialects, each with a whole stream of it.
+const STREAMS: [(&dyn Dialect, &str); 2] = [(&Anthropic, TEXT_AND_CALL), (&OpenAi, CHUNKS)];
+
+/// Something else in the place of a part of a stream.
+fn damaged() -> impl Strategy<Value = (usize, Vec<u8>)> {
+    let damage = (any::<Index>(), 0_usize..40, prop::collection::vec(any::<u8>(), 0..20));
+    (0..STREAMS.len(), prop::collection::vec(damage, 0..4)).prop_map(|(which, damages)| {
+        let mut stream = STREAMS[which].1.as_bytes().to_vec();
+        for (at, length, bytes) in damages {
+            let at = at.index(stream.len() + 1);
+            let end = (at + length).min(stream.len());
+            stream.splice(at..end, bytes);
+        }
+        (which, stream)
+    })
+}
+
+proptest! {
+    #[test]
+    fn however_a_stream_comes_in_it_says_the_same(
+        (which, stream) in damaged(),
+        cuts in prop::collection::vec(any::<Index>(), 0..6),
+    ) {
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
+        cuts.extend([0, stream.len()]);
+        cuts.sort_unstable();
+        let pieces: Vec<&[u8]> = cuts.windows(2).map(|two| &stream[two[0]..two[1]]).collect();
+        let (dialect, _) = STREAMS[which];
+        let (whole, in_pieces) = (read(dialect, &[&stream]), read(dialect, &pieces));
+        prop_assert_eq!(format!("{whole:?}"), format!("{in_pieces:?}"));
+    }
+
+    #[test]
+    fn any_bytes_give_an_answer_or_an_error(
+        which in 0..STREAMS.len(),
+        lines in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..8),
+    ) {
+        let stream: Vec<u8> = lines.iter().flat_map(|line| [b"data: ", &line[..], b"\n\n"].concat()).collect();
+        // An answer needs a word of its end.
+        prop_assert!(read(STREAMS[which].0, &[&stream]).1.is_err());
+    }
 }

@@ -257,6 +257,7 @@ impl Work<'_> {
 
     fn take(&mut self, said: Said) -> Option<Came> {
         self.can_move = false;
+        self.io.alive();
         match said {
             Said::Text(text) => self.io.emit(OutputKind::Text, &text),
             Said::Thinking(text) => self.io.emit(OutputKind::Thinking, &text),
