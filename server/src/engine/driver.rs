@@ -481,9 +481,16 @@ impl Driver {
         let Release { commit, tell, effects } = release;
         let commit = Arc::new(commit);
         for effect in &effects {
-            // Before the turn is published, so that who sees it start finds its output.
-            if let Effect::StartTurn { agent, seq, .. } = effect {
-                self.handle.outputs().begin(*agent, *seq);
+            match effect {
+                // Before the turn is published, so that who sees it start finds its output.
+                Effect::StartTurn { agent, seq, .. } => {
+                    drop(self.handle.outputs().begin(*agent, *seq));
+                }
+                // Before anybody makes a workspace that is to lie there.
+                Effect::RemoveFolder { workspace, root, git } => {
+                    self.files.begin_removal(*workspace, root, git.as_ref());
+                }
+                _ => {}
             }
         }
         if !commit.lines.is_empty() {

@@ -80,9 +80,9 @@ impl Driver {
                     let _ = removed.await;
                 });
             }
-            Effect::RemoveFolder { root, git } => {
+            Effect::RemoveFolder { workspace, root, git } => {
                 self.change_folder(root, "removed", move |files, root| {
-                    files.remove_workspace(root, git.as_ref()).map(drop)
+                    files.remove_workspace(workspace, root, git.as_ref()).map(drop)
                 });
             }
         }

@@ -6,7 +6,7 @@ use super::recent::describe_child;
 use super::{
     Agent, AgentId, Blob, CallId, Entry, Event, Git, Json, Message, MessageId, PermissionAnswer,
     PermissionId, SessionId, SessionState, Source, State, Tool, ToolCallInvoked, ToolCallResult,
-    TurnId, World,
+    TurnId, WorkspaceId, World,
 };
 
 /// Why a tool call has no result.
@@ -137,6 +137,8 @@ pub enum Effect {
     },
     /// Remove the folder of a workspace.
     RemoveFolder {
+        /// The workspace, which is gone.
+        workspace: WorkspaceId,
         /// The root, below the folder of all workspaces.
         root: String,
         /// The worktree that it is.
@@ -234,7 +236,8 @@ pub fn effect(state: &State, entry: &Entry) -> Option<Effect> {
             Effect::RemovePlaces { places }
         }
         Event::WorkspaceDeleted(data) => {
-            Effect::RemoveFolder { root: data.root.clone(), git: data.git.clone() }
+            let (root, git) = (data.root.clone(), data.git.clone());
+            Effect::RemoveFolder { workspace: data.workspace_id, root, git }
         }
         _ => return None,
     })

@@ -266,7 +266,7 @@ fn a_folder_that_a_kill_kept_from_being_removed_is_removed_by_the_next_daemon() 
         daemon.run(create(name, parent)).unwrap();
     }
     let gone = daemon.core.state().workspaces().find(|one| one.name.to_string() == "gone").unwrap();
-    let root = gone.root.clone();
+    let (workspace, root) = (gone.id, gone.root.clone());
     daemon.run(delete("gone")).unwrap();
     // Another one may lie where this one did.
     daemon.run(delete("child")).unwrap();
@@ -278,7 +278,7 @@ fn a_folder_that_a_kill_kept_from_being_removed_is_removed_by_the_next_daemon() 
         let replayed = scan(Arc::new(disk.fork()), options("boot 2")).unwrap().replay().unwrap();
         replayed.reconcile(cx, "1.0.0").unwrap().effects
     };
-    assert_eq!(removed(&disk), [Effect::RemoveFolder { root, git: None }]);
+    assert_eq!(removed(&disk), [Effect::RemoveFolder { workspace, root, git: None }]);
     // What a checkpoint holds was begun.
     daemon.checkpoint().unwrap();
     assert_eq!(removed(&disk), []);

@@ -55,9 +55,9 @@ impl Api {
                 return tracing::error!(reason = panic.message(), "removing crashed");
             }
         };
-        for HalfRemoved { root, git } in listed {
+        for HalfRemoved { id, root, git } in listed {
             let (files, of) = (self.files.clone(), root.clone());
-            match self.at_git(move || files.remove_workspace(&of, Some(&git))).await {
+            match self.at_git(move || files.remove_workspace(id, &of, Some(&git))).await {
                 Ok(Ok(None)) => tracing::warn!(root, "removed a worktree that was cut off at that"),
                 Ok(Ok(Some(left))) => tracing::error!(root, left, "removed what can be removed"),
                 Ok(Err(error)) => tracing::error!(root, %error, "could not be removed"),

@@ -101,7 +101,7 @@ impl Api {
     async fn remove_folder(&self, id: WorkspaceId, root: String, git: Option<Git>) -> String {
         let files = self.files.clone();
         // The engine does the same; who is told that it is deleted finds it gone.
-        let gone = move || files.remove_workspace(&root, git.as_ref());
+        let gone = move || files.remove_workspace(id, &root, git.as_ref());
         let gone = self.at_git(gone).await.map(|gone| gone.map_err(|error| error.to_string()));
         match gone.unwrap_or_else(|panic| Err(panic.message().to_owned())) {
             Ok(left) => left.unwrap_or_default(),

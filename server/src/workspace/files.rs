@@ -1,21 +1,21 @@
 //! Where the files of workspaces are.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
-use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+use rustix::fs::{CWD, Mode, OFlags, chmod, fstat, mkdirat, openat};
 use rustix::path::Arg;
 
 use super::alone::Locks;
 use super::git::{Nobody, Run};
 use super::{Error, kernel};
 use crate::model::{
-    Access, LINK_IN_HOME, LINK_MISSING, LINK_NOT_A_FOLDER, Rejection, Source, World,
+    Access, LINK_IN_HOME, LINK_MISSING, LINK_NOT_A_FOLDER, Rejection, Source, WorkspaceId, World,
 };
 
 /// The files of all workspaces below one folder, and the host folders that they link.
@@ -101,29 +101,27 @@ impl Files {
         Ok(at)
     }
 
-    /// Removes the folder of a workspace with all that is in it. What is linked is not touched: a
-    /// link is no symbolic link, and symbolic links are removed, not followed.
-    pub fn remove_root(&self, root: &str) -> io::Result<()> {
-        // `<hex>/root` and `<hex>/<hex>` go with their folder; the root of a child lies in that of
-        // its parent.
-        let whole = root.split_once('/').filter(|(top, rest)| *rest == "root" || rest == top);
-        let top = whole.map_or(root, |(top, _)| top);
+    /// Moves the folder of a workspace that is gone to where nobody looks for one. By its name, the
+    /// next daemon knows what this one does not get to remove. One that is not there is fine.
+    pub(super) fn move_away(&self, id: WorkspaceId, root: &str) -> io::Result<()> {
+        let top = if is_own(root) { folder_of(root) } else { root };
         let (parent, name) = top.rsplit_once('/').unwrap_or(("", top));
-        let parent = match open_real(self.all()?, parent) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            other => other?,
-        };
-        // By its name and place, the next daemon knows what this one does not get to remove.
-        let all = self.all()?;
-        let removed = match whole {
-            Some((top, _)) => format!("{REMOVED}{top}"),
-            None => format!("{REMOVED}{:032x}", rand::random::<u128>()),
-        };
-        remove_busy(&all, &removed)?;
-        match parent.rename(name, &all, &removed) {
+        let moved = open_real(self.all()?, parent).and_then(|parent| {
+            // What an agent may not write, the daemon may.
+            make_writable(&enter(&parent, ".")?)?;
+            make_writable(&enter(&parent, name)?)?;
+            parent.rename(name, &self.all()?, removed_name(id))
+        });
+        match moved {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            renamed => renamed.and_then(|()| remove_busy(&all, &removed)),
+            moved => moved,
         }
+    }
+
+    /// Removes what was moved away, with all that is in it. What is linked is not touched: a link is
+    /// no symbolic link, and symbolic links are removed, not followed.
+    pub(super) fn remove_moved(&self, id: WorkspaceId) -> io::Result<()> {
+        remove_busy(&self.all()?, &removed_name(id))
     }
 
     /// The folder of all workspaces.
@@ -205,6 +203,38 @@ impl Files {
 
 /// How the name of a folder begins that is being removed.
 pub(super) const REMOVED: &str = "removed-";
+
+/// The name of the folder of a workspace that is being removed.
+pub(super) fn removed_name(id: WorkspaceId) -> String {
+    format!("{REMOVED}{id}")
+}
+
+/// The folder in which a root lies, which may be that of another workspace.
+pub(super) fn folder_of(root: &str) -> &str {
+    root.split('/').next().unwrap_or(root)
+}
+
+/// Whether a root, `<hex>/root` or `<hex>/<hex>`, lies in a folder that is its workspace's alone. That
+/// of a child lies in the root of its parent.
+pub(super) fn is_own(root: &str) -> bool {
+    root.split_once('/').is_some_and(|(top, rest)| rest == "root" || rest == top)
+}
+
+/// Lets the daemon's user do all in a folder of its own. That of another user is left as it is.
+fn make_writable(dir: &OwnedFd) -> io::Result<()> {
+    let mode = Mode::from_raw_mode(fstat(dir)?.st_mode);
+    if !mode.contains(Mode::RWXU) {
+        // An open path has no other way to its mode. Who must not change it cannot remove it.
+        let _ = chmod(format!("/proc/self/fd/{}", dir.as_raw_fd()), mode | Mode::RWXU);
+    }
+    Ok(())
+}
+
+/// Opens a folder to remove what is in it.
+fn open_up(dir: &OwnedFd) -> io::Result<Dir> {
+    make_writable(dir)?;
+    readable(dir)
+}
 /// How long who still writes in a folder that is being removed is waited for.
 const BUSY: Duration = Duration::from_secs(10);
 
@@ -268,7 +298,7 @@ pub(super) fn remove_tree(parent: &Dir, name: &str) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
             return parent.remove_file(name);
         }
-        other => readable(&other?)?,
+        other => open_up(&other?)?,
     };
     loop {
         let mut is_empty = true;
@@ -276,7 +306,7 @@ pub(super) fn remove_tree(parent: &Dir, name: &str) -> io::Result<()> {
             is_empty = false;
             let entry = entry?;
             if entry.file_type()?.is_dir() {
-                let inner = readable(&enter(&top, entry.file_name())?)?;
+                let inner = open_up(&enter(&top, entry.file_name())?)?;
                 flatten(&inner, &top)?;
                 entry.remove_dir()?;
             } else {
@@ -296,6 +326,7 @@ fn flatten(dir: &Dir, to: &Dir) -> io::Result<()> {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
             if entry.remove_dir().is_err() {
+                make_writable(&enter(dir, entry.file_name())?)?;
                 let name = format!(".{:032x}", rand::random::<u128>());
                 dir.rename(entry.file_name(), to, name)?;
             }

@@ -243,7 +243,7 @@ fn a_workspace_root_that_was_swapped_for_a_symbolic_link_is_not_followed() {
         refused.unwrap_err();
     }
     let _ = child.files.create_root("w/root/child/inner");
-    let _ = child.files.remove_root("w/root/child/secret");
+    child.files.begin_removal(WorkspaceId::from_u128(7), "w/root/child/secret", None);
     let others = fs::read_dir(&other).unwrap().count();
     assert_eq!(others, 1);
 }
@@ -463,10 +463,11 @@ fn a_workspace_as_deep_as_one_likes_is_removed() {
     }
     symlink(world.outside(), world.root().join("link")).unwrap();
     world.list("", true).unwrap();
-    world.files.remove_root("w/root").unwrap();
+    let id = WorkspaceId::from_u128(7);
+    world.files.remove_workspace(id, "w/root", None).unwrap();
     assert!(!world.root().parent().unwrap().exists());
     world.outside_is_untouched();
-    world.files.remove_root("w/root").unwrap();
+    world.files.remove_workspace(id, "w/root", None).unwrap();
 }
 
 #[test]

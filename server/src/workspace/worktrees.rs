@@ -14,12 +14,14 @@ use rustix::io::Errno;
 
 use super::Files;
 use super::copies;
-use super::files::{REMOVED, readable, remove_busy, remove_tree, sync};
+use super::files::{
+    REMOVED, folder_of, is_own, readable, remove_busy, remove_tree, removed_name, sync,
+};
 use super::git::{
     Error, Removed, Repository, Run, WorkLeft, Worktree, detached, excludes, sandbox_environment,
     sandbox_mounts,
 };
-use crate::model::{Access, Git};
+use crate::model::{Access, Git, WorkspaceId};
 
 /// What a sandbox binds so that git works in a worktree.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +76,8 @@ const ASIDE: &str = "cut-off-";
 /// A workspace whose folder a daemon that is gone was removing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HalfRemoved {
+    /// The workspace.
+    pub id: WorkspaceId,
     /// Its root.
     pub root: String,
     /// The worktree that it was.
@@ -82,11 +86,6 @@ pub struct HalfRemoved {
 
 fn mark(root: &Path) -> PathBuf {
     root.with_file_name(MARK)
-}
-
-/// The folder of a workspace, in which its root lies.
-fn folder_of(root: &str) -> &str {
-    root.split('/').next().unwrap_or(root)
 }
 
 /// Whether its repository knows a worktree.
@@ -270,9 +269,14 @@ impl Files {
             if is_used(&top) || !record.is_file() {
                 continue;
             }
-            match self.read_removal(&top) {
-                Ok(git) => found.push(HalfRemoved { root: format!("{top}/{top}"), git }),
-                Err(error) => tracing::error!(?record, %error, "what was removed cannot be told"),
+            match (top.parse(), self.read_removal(&top)) {
+                (Ok(id), Ok(git)) => {
+                    found.push(HalfRemoved { id, root: format!("{top}/{top}"), git });
+                }
+                (_, Err(error)) => {
+                    tracing::error!(?record, %error, "what was removed cannot be told");
+                }
+                (Err(_), Ok(_)) => tracing::error!(?record, "this is no workspace's"),
             }
         }
         Ok(found)
@@ -290,14 +294,27 @@ impl Files {
     /// # Errors
     ///
     /// What git or the disk said.
-    pub fn remove_workspace(&self, root: &str, git: Option<&Git>) -> io::Result<Option<String>> {
-        // The roots of children lie in that of their parent. No name of a folder has a slash.
+    pub fn remove_workspace(
+        &self,
+        id: WorkspaceId,
+        root: &str,
+        git: Option<&Git>,
+    ) -> io::Result<Option<String>> {
+        let Some(git) = git else {
+            return self.alone.alone(&removed_name(id), || {
+                // Another one may lie where a child did, which was moved away before.
+                if is_own(root) {
+                    self.move_away(id, root)?;
+                }
+                self.remove_moved(id).map(|()| None)
+            });
+        };
         self.alone.alone(folder_of(root), || {
+            let is_known = self.worktree_root(root).is_ok_and(|at| is_known(git, &at));
             // What both lost was removed, or is for nobody to remove.
-            let is_known = |git| self.worktree_root(root).is_ok_and(|at| is_known(git, &at));
-            let Some(git) = git.filter(|git| self.is_there(root) || is_known(git)) else {
-                return self.remove_root(root).map(|()| None);
-            };
+            if !self.is_there(root) && !is_known {
+                return self.remove_moved(id).map(|()| None);
+            }
             if let Err(error) = self.mark_removal(git, root) {
                 tracing::warn!(root, %error, "what is cut off now stays");
             }
@@ -317,8 +334,21 @@ impl Files {
                     Some(format!("its repository still knows the worktree: {error}; {next}"))
                 }
             };
-            self.remove_root(root).map(|()| left)
+            self.move_away(id, root)?;
+            self.remove_moved(id).map(|()| left)
         })
+    }
+
+    /// Begins to remove the folder of a workspace that is gone, in no time: from now on it is not
+    /// found where it was, or the next daemon knows that it is to be removed.
+    pub fn begin_removal(&self, id: WorkspaceId, root: &str, git: Option<&Git>) {
+        let begun = match git {
+            Some(git) => self.note_removal(git, root).map(drop),
+            None => self.move_away(id, root),
+        };
+        if let Err(error) = begun {
+            tracing::error!(root, %error, "the folder of a workspace that is gone stays for now");
+        }
     }
 
     /// What its owner is to do about a worktree that git was not run for.
@@ -340,14 +370,20 @@ impl Files {
 
     /// Has the next daemon remove what this one does not get to remove.
     fn mark_removal(&self, git: &Git, root: &str) -> io::Result<()> {
+        let Some(top) = self.note_removal(git, root)? else { return Ok(()) };
+        top.open(REMOVING)?.sync_all()?;
+        sync(top)
+    }
+
+    /// The same as long as the machine runs. Returns the folder, if it is there.
+    fn note_removal(&self, git: &Git, root: &str) -> io::Result<Option<Dir>> {
         if !self.is_there(root) {
-            return Ok(());
+            return Ok(None);
         }
         let top = self.folder().join(folder_of(root));
         let top = Dir::open_ambient_dir(top, ambient_authority())?;
         top.write(REMOVING, serde_json::to_vec(git)?)?;
-        top.open(REMOVING)?.sync_all()?;
-        sync(top)
+        Ok(Some(top))
     }
 
     /// Removes a worktree whatever is in it; commits stay, on its branch.

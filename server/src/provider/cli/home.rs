@@ -2,7 +2,7 @@
 //! session, in which a CLI keeps its conversation.
 
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::model::SessionId;
@@ -47,10 +47,35 @@ pub(super) fn mount_point(home: &Path, path: &str) -> io::Result<()> {
 /// Removes the homes of a session.
 #[expect(clippy::disallowed_methods, reason = "beside the journal: none of it is the truth")]
 pub(crate) fn remove(folder: &Path, session: SessionId) -> io::Result<()> {
-    match std::fs::remove_dir_all(folder.join(session.to_string())) {
+    let home = folder.join(session.to_string());
+    let removed = std::fs::remove_dir_all(&home).or_else(|error| match error.kind() {
+        // What an agent may not write, the daemon may.
+        io::ErrorKind::PermissionDenied => {
+            make_writable(&home)?;
+            std::fs::remove_dir_all(&home)
+        }
+        _ => Err(error),
+    });
+    match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,
     }
+}
+
+/// Lets the daemon's user do all in folders of its own. No link is followed.
+#[expect(clippy::disallowed_methods, reason = "beside the journal: none of it is the truth")]
+fn make_writable(home: &Path) -> io::Result<()> {
+    let mut folders = vec![home.to_owned()];
+    while let Some(folder) = folders.pop() {
+        std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o700))?;
+        for entry in std::fs::read_dir(&folder)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                folders.push(entry.path());
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Removes the homes of sessions that are not there any more: a daemon that was killed may not have

@@ -28,9 +28,28 @@ fn removing_a_workspace_named_root_leaves_its_parent() {
     let child = "w/root/root";
     world.files.create_root(child).unwrap();
     fs::write(world.root().join("root/own"), "the child's").unwrap();
-    world.files.remove_root(child).unwrap();
+    let id = WorkspaceId::from_u128(1);
+    world.files.begin_removal(id, child, None);
     assert_eq!(world.list("", true).unwrap(), ["file"]);
+    // Another one of its name is not its concern any more.
+    world.files.create_root(child).unwrap();
+    fs::write(world.root().join("root/own"), "the next one's").unwrap();
+    assert_eq!(world.files.remove_workspace(id, child, None).unwrap(), None);
+    assert_eq!(world.read("root/own").as_deref(), Ok("the next one's"));
     assert_eq!(world.tops(), ["w"]);
+}
+
+#[test]
+fn what_may_not_be_written_is_removed_all_the_same() {
+    let world = World::new();
+    fs::create_dir_all(world.root().join("a/b/c")).unwrap();
+    fs::write(world.root().join("a/b/c/file"), "").unwrap();
+    for (path, mode) in [("a/b/c", 0o000), ("a/b", 0o555), ("a", 0o100), ("", 0o500)] {
+        let mode = fs::Permissions::from_mode(mode);
+        fs::set_permissions(world.root().join(path), mode).unwrap();
+    }
+    world.files.remove_workspace(WorkspaceId::from_u128(1), "w/root", None).unwrap();
+    assert_eq!(world.tops(), [""; 0]);
 }
 
 #[test]
@@ -39,12 +58,14 @@ fn what_a_daemon_did_not_get_to_remove_is_removed_by_the_next() {
     let git = r#"{"repo":"/r","branch":"b","common_dir":"/r/.git","identity":"1"}"#;
     world.put("removed-w/root/file", "of one that was whole");
     world.put("removed-0123456789abcdef/file", "of a child");
+    let ids = [1, 2].map(WorkspaceId::from_u128);
+    let [gone, used] = ids.map(|id| id.to_string());
     world.put("a/removing", "what is no record keeps no other");
-    world.put("b/removing", git);
-    world.put("b/b/file", "of a worktree");
-    world.put("c/removing", git);
-    let found = world.files.half_removed(|top| top == "c").unwrap();
-    assert_eq!(world.tops(), ["a", "b", "c", "w"]);
+    world.put(&format!("{gone}/removing"), git);
+    world.put(&format!("{gone}/{gone}/file"), "of a worktree");
+    world.put(&format!("{used}/removing"), git);
+    let found = world.files.half_removed(|top| top == used).unwrap();
+    assert_eq!(world.tops(), [gone.clone(), used, "a".to_owned(), "w".to_owned()]);
     let git = serde_json::from_str(git).unwrap();
-    assert_eq!(found, [HalfRemoved { root: "b/b".to_owned(), git }]);
+    assert_eq!(found, [HalfRemoved { id: ids[0], root: format!("{gone}/{gone}"), git }]);
 }
