@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 use substrat_proto::v1;
 use substrat_proto::v1::exec_request::Request as Asked;
 use substrat_proto::v1::exec_response::Response as Told;
-use substrat_tests::harness::{Client, Daemon, Said, reason, say, say_with};
+use substrat_tests::harness::{Client, Daemon, Said, reason, say, say_with, substratctl};
 use substrat_tests::probe::eventually;
 use substrat_tests::repo::{self, git};
 use substrat_tests::watch::PATIENCE;
@@ -62,7 +62,7 @@ fn a_command_sees_the_workspace_and_gives_its_output_and_exit_code() {
 fn a_large_input_comes_back_whole() {
     let daemon = with_workspace(&[]);
     let bytes: Vec<u8> = (0..3_000_000_u32).flat_map(u32::to_le_bytes).collect();
-    let mut command = substrat_tests::harness::substratctl(&daemon.home);
+    let mut command = substratctl(&daemon.home);
     command.args(["workspace", "exec", "ws", "--", "cat"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let (mut stdin, sent) = (child.stdin.take().unwrap(), bytes.clone());
@@ -254,6 +254,47 @@ fn a_command_that_floods_hangs_or_lingers_is_bounded() {
         .unwrap()
         .filter_map(|entry| fs::read_to_string(entry.ok()?.path().join("cmdline")).ok());
     assert!(!running.collect::<String>().contains("98765"));
+}
+
+/// Hands its output to whoever listens in the workspace, and ends.
+const GIVE: &str = "import socket, array
+s = socket.socket(socket.AF_UNIX); s.connect('socket')
+fds = array.array('i', [1, 2])
+s.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+print('given')
+";
+
+/// Takes what it is handed, and holds it.
+const HOLD: &str = "import array, os, signal, socket
+s = socket.socket(socket.AF_UNIX); s.bind('socket'); s.listen()
+open('listens', 'w')
+held = []
+while True:
+    held.append(s.accept()[0].recvmsg(1, socket.CMSG_SPACE(8)))
+";
+
+#[test]
+fn who_holds_the_output_of_a_command_does_not_hold_its_end_up() {
+    let daemon = with_workspace(&[]);
+    let create = ["agent", "create", "a", "--workspace", "ws", "--instructions", SHELL];
+    done(&say(&daemon.home, &create));
+    let shown = say(&daemon.home, &["workspace", "show", "ws", "-o", "json"]).json();
+    let root = Path::new(shown["workspace"]["root"].as_str().unwrap()).to_owned();
+    fs::write(root.join("give.py"), GIVE).unwrap();
+    fs::write(root.join("hold.py"), HOLD).unwrap();
+    let mut hold = substratctl(&daemon.home);
+    hold.args(["workspace", "exec", "ws", "--", "python3", "hold.py"]);
+    let mut hold = hold.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let began = std::time::Instant::now();
+    while !root.join("listens").exists() {
+        assert!(began.elapsed() < PATIENCE, "it does not listen");
+        std::thread::yield_now();
+    }
+    assert_eq!(done(&exec(&daemon, "ws", "python3 give.py")), "given\n");
+    let said = ask(&daemon, "a", "python3 give.py");
+    assert!(said.contains("given") && said.contains("exit_code"), "{said}");
+    hold.kill().unwrap();
+    hold.wait().unwrap();
 }
 
 fn repository(home: &Path) -> PathBuf {

@@ -23,6 +23,8 @@ use crate::model::{RunCommand, SessionId, World};
 const USUAL: u32 = 120;
 /// How long a command may take at most.
 const MOST: u32 = 3600;
+/// How long the output of a command that has ended is read on that somebody else holds open.
+const HELD: Duration = Duration::from_secs(1);
 /// How long a command that is to end may take over it.
 const GRACE: Duration = Duration::from_secs(2);
 /// Bytes of the beginning of its output that are kept, and of its end.
@@ -280,8 +282,22 @@ async fn finish(
                     () = cancel.cancelled() => process.stop(GRACE).await,
                 }
             };
-            let (exit, (), (), ()) =
-                tokio::join!(wait, feed, output.fill(stdout), state.fill(stderr));
+            let streams = async {
+                tokio::join!(feed, output.fill(stdout), state.fill(stderr));
+            };
+            let (mut wait, mut streams) = (std::pin::pin!(wait), std::pin::pin!(streams));
+            let mut are_read = false;
+            let exit = loop {
+                tokio::select! {
+                    biased;
+                    () = &mut streams, if !are_read => are_read = true,
+                    exit = &mut wait => break exit,
+                }
+            };
+            if !are_read {
+                // What it gave to others may hold them open for as long as they like.
+                let _ = tokio::time::timeout(HELD, streams).await;
+            }
             exit
         }
         Ends::Terminal(_) => process.kill().await,

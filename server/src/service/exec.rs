@@ -1,5 +1,7 @@
 //! ExecService: commands that people run where agents work.
 
+use std::time::Duration;
+
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt};
@@ -151,6 +153,11 @@ enum Streams {
     },
 }
 
+/// How long the output of a command that has ended is waited for that somebody else holds open.
+const HELD: Duration = Duration::from_secs(1);
+/// Bytes of it that are read at most, which is more than a pipe holds.
+const MAX_AFTER: usize = 4 << 20;
+
 /// A command that runs.
 struct Running {
     process: Process,
@@ -162,6 +169,10 @@ struct Running {
     waiting: mpsc::Receiver<Hit>,
     hits: Hits,
     deleted: BoxFuture<'static, Rejection>,
+    /// How it ended, once it did.
+    exit: Option<Exit>,
+    /// Bytes of its output that were read since.
+    read_after: usize,
     _in_use: InUse,
 }
 
@@ -192,6 +203,8 @@ enum Woken {
     /// A stream ended, or took its input.
     Changed,
     Exited(Exit),
+    /// It has ended, and somebody else holds its output open, who says nothing.
+    Held,
     Hit(Hit),
     Request(Result<Option<v1::ExecRequest>, Status>),
 }
@@ -214,7 +227,19 @@ impl Running {
         let started = Some(v1::ExecStarted { pid: process.pid(), unsandboxed_reason });
         let waiting = process.take_hits();
         let (requests, input) = (Some(requests), Vec::new());
-        Self { process, streams, requests, input, started, waiting, hits, deleted, _in_use: in_use }
+        Self {
+            process,
+            streams,
+            requests,
+            input,
+            started,
+            waiting,
+            hits,
+            deleted,
+            exit: None,
+            read_after: 0,
+            _in_use: in_use,
+        }
     }
 
     /// Tells what happens until it has ended, nobody is told any more, or its workspace is gone.
@@ -246,10 +271,15 @@ impl Running {
             return Ok(Told::Started(started));
         }
         loop {
-            let takes_input = self.input.is_empty();
+            let is_read = self.streams.are_silent() || self.read_after > MAX_AFTER;
+            if let Some(exit) = self.exit.filter(|_| is_read) {
+                return Ok(Told::Exited(self.exited(exit).await));
+            }
+            let (takes_input, is_over) = (self.input.is_empty(), self.exit.is_some());
             let woken = tokio::select! {
                 woken = self.streams.next(&mut self.input) => woken,
-                exit = self.process.wait(), if self.streams.are_silent() => Woken::Exited(exit),
+                exit = self.process.wait(), if !is_over => Woken::Exited(exit),
+                () = tokio::time::sleep(HELD), if is_over => Woken::Held,
                 Some(hit) = self.waiting.recv() => Woken::Hit(hit),
                 // What runs ends with this.
                 gone = &mut self.deleted => return Err(rejected(&gone)),
@@ -258,9 +288,15 @@ impl Running {
                 }
             };
             match woken {
-                Woken::Output(told) => return Ok(told),
+                Woken::Output(told) => {
+                    if let (true, Told::Stdout(piece) | Told::Stderr(piece)) = (is_over, &told) {
+                        self.read_after += piece.len();
+                    }
+                    return Ok(told);
+                }
                 Woken::Changed => {}
-                Woken::Exited(exit) => return Ok(Told::Exited(self.exited(exit).await)),
+                Woken::Exited(exit) => self.exit = Some(exit),
+                Woken::Held => self.read_after = usize::MAX,
                 Woken::Hit(hit) => self.hits.take(hit).await,
                 Woken::Request(request) => self.obey(request?)?,
             }
