@@ -134,7 +134,12 @@ async fn what_breaks_the_protocol_breaks_its_own_turn() {
         let exited = shop.events(&agent, "process.exited").await;
         assert_eq!(exited.len(), 1, "{name}");
         let failed = shop.events(&agent, "turn.failed").await;
-        assert_eq!(text(&failed[0], "class"), "permanent", "{name}");
+        let class = if problem.contains("its turn was done") || problem.contains("signal") {
+            "killed"
+        } else {
+            "protocol"
+        };
+        assert_eq!(text(&failed[0], "class"), class, "{name}");
     }
     bystander.ends_well(&shop).await;
 }
@@ -249,6 +254,34 @@ for turn in turns():
     let kept = text(stderr, "text");
     assert!(kept.len() <= 16 << 10 && kept.len() > 16_000, "{}", kept.len());
     assert!(kept.ends_with("the last w\u{f6}rd"), "{}", &kept[kept.len() - 40..]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn blank_lines_without_end_between_turns_hold_nobody_up() {
+    let shop = Shop::open(&[]).await;
+    let program = "
+import fcntl
+fcntl.fcntl(1, 1031, 1 << 20)
+for turn in turns():
+    done(uuid.uuid4().hex)
+    for _ in range(2):
+        if os.fork() == 0:
+            os.write(1, b'\\n' * (1 << 19))
+            open('floods ' + sys.argv[1].split('@')[0], 'w')
+            while True: os.write(1, b'\\n' * (1 << 20))
+";
+    let mut agents = Vec::new();
+    for name in ["a", "b", "c"] {
+        let agent = shop.python(name, program).await;
+        let first = shop.client.ask(name, "go").await.unwrap();
+        agents.push((name, agent, first));
+        shop.wait_for(&format!("floods {name}")).await;
+    }
+    for (name, agent, first) in agents {
+        assert_ne!(shop.client.ask(name, "go").await.unwrap(), first);
+        let exited = shop.events(&agent, "process.exited").await;
+        assert!(text(&exited[0], "reason").contains("between two turns"), "{:?}", exited[0]);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -22,6 +22,8 @@ pub(in crate::provider) const GRACE: Duration = Duration::from_secs(5);
 /// How long the end of a pipe is waited for whose process has ended.
 pub(in crate::provider) const PIPE_END: Duration = Duration::from_secs(1);
 
+/// Bytes that are read between two turns of one that writes blank lines.
+const MAX_BLANKS: usize = 64 << 10;
 /// Bytes that may wait to be read by it before its output waits.
 pub(in crate::provider) const MAX_WAITING: usize = 1 << 20;
 /// Bytes that may wait to be read by it at all, beside a line.
@@ -233,10 +235,11 @@ impl Running {
         self.ended.borrow().clone()
     }
 
-    /// Whether it has written, or ended its output, when it had nothing to say.
+    /// Whether it has written, or ended its output, when it had nothing to say. A few blank lines
+    /// say nothing; who writes them without end is not read without end.
     pub(in crate::provider) fn spoke_unasked(&mut self) -> bool {
         let mut piece = [0; 4096];
-        loop {
+        for _ in 0..MAX_BLANKS / piece.len() {
             match self.stdout.try_read(&mut piece) {
                 Ok(0) => return true,
                 Ok(count) => self.lines.push(&piece[..count]),
@@ -246,6 +249,7 @@ impl Running {
                 return true;
             }
         }
+        true
     }
 
     /// Takes what it wrote to its standard error, and how many bytes that was.

@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::protocol::{CallOutcome, Said, ToProgram, parse};
 use crate::launcher::Exit;
-use crate::model::{Json, Usage};
+use crate::model::{FailureClass, Json, Usage};
 use crate::provider::process::{Ask, End, GRACE, MAX_WAITING, PIPE_END, Running};
 use crate::provider::{Failure, OutputKind, TurnIo};
 
@@ -328,7 +328,7 @@ impl Work<'_> {
             None => String::new(),
         };
         let failed = format!("the program ended before its turn was done: {exit}{why}");
-        Came::failed(Failure::permanent(self.with_last_words(failed)))
+        Came::failed(Failure::new(FailureClass::Killed, self.with_last_words(failed)))
     }
 
     fn with_last_words(&self, failed: String) -> String {
@@ -354,7 +354,7 @@ impl Work<'_> {
             return self.stopped(false);
         }
         let failed = "the program closed its output before its turn was done".to_owned();
-        Came::failed(Failure::permanent(self.with_last_words(failed)))
+        Came::failed(Failure::new(FailureClass::Killed, self.with_last_words(failed)))
     }
 
     /// Ends a process that broke the protocol.
@@ -364,7 +364,7 @@ impl Work<'_> {
             return self.stopped(false);
         }
         let failed = format!("the program broke the protocol: {problem}");
-        Came::failed(Failure::permanent(self.with_last_words(failed)))
+        Came::failed(Failure::new(FailureClass::Protocol, self.with_last_words(failed)))
     }
 }
 
