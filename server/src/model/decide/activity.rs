@@ -17,6 +17,8 @@ pub(in crate::model) const MAX_NOTICES: u32 = 100;
 pub(in crate::model) const MAX_CARRIED: usize = 16 << 10;
 /// Most bytes of a text of a model that is not its answer.
 const MAX_SAID: usize = 1 << 20;
+/// Most bytes of what a session is resumed from.
+const MAX_STATE: u64 = 1 << 20;
 /// Most bytes of a notice.
 const MAX_NOTICE: usize = 4 << 10;
 /// Most bytes of a name.
@@ -92,6 +94,13 @@ impl Plan<'_, '_> {
 
     /// Keeps what a session is resumed from, if it is something new.
     pub(super) fn save_session(&mut self, agent: &Agent, state: Blob) {
+        if state.size() > MAX_STATE {
+            if let Some(turn) = agent.turn() {
+                let text = format!("what it saves is too large: {} bytes", state.size());
+                self.note(agent, turn, &text);
+            }
+            return;
+        }
         if agent.session.saved.as_ref() != Some(&state) {
             let state_size = state.size();
             self.push(agent.session.id, SessionSaved { state_size, provider_state: state });

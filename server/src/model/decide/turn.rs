@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use super::Plan;
+use super::activity::bounded;
 use super::message::Letter;
 use crate::model::turn::Turn;
 use crate::model::{
     Agent, AgentCrashed, AgentId, DiscardReason, EndReason, FailureClass, Kind, Message,
     MessageDelivered, MessageDiscarded, MessageId, Outcome, Party, Rejection, Saved, SessionId,
     SessionState, SuspendResult, ToolCallResult, TurnAttempt, TurnCancelled, TurnCancelling,
-    TurnComplete, TurnEnd, TurnFailed, TurnId, TurnInterrupted, TurnResumed, TurnRetry,
+    TurnComplete, TurnEnd, TurnFailed, TurnId, TurnInterrupted, TurnNotice, TurnResumed, TurnRetry,
     WaitExpired,
 };
 
@@ -17,6 +18,10 @@ use crate::model::{
 const ABORTED: &str = "[Aborted by user]";
 /// What a tool call returns whose outcome nobody knows.
 pub(in crate::model) const UNKNOWN: &str = "[Interrupted: outcome unknown]";
+/// Most bytes of what went wrong with a turn.
+const MAX_ERROR: usize = 16 << 10;
+/// Most bytes of an answer, as often as it stands in the end of a turn.
+const MAX_ANSWERS: usize = 32 << 20;
 /// What a child is told that starts without a message.
 const BOOTSTRAP: &str = "You have been started. Follow your instructions.";
 
@@ -34,12 +39,26 @@ impl Plan<'_, '_> {
         self.close_calls(agent, turn, UNKNOWN);
         match end {
             TurnEnd::Completed { response, saved } => {
+                let response = self.bounded_answer(agent, turn, response);
                 self.complete_turn(agent, turn, response, saved, attended);
             }
-            TurnEnd::Failed { class, error } => self.fail_turn(agent, turn, class, error, attended),
+            TurnEnd::Failed { class, error } => {
+                self.fail_turn(agent, turn, class, bounded(&error, MAX_ERROR), attended);
+            }
             TurnEnd::Cancelled => self.end_asked(agent, turn),
         }
         Outcome::Turn(turn.id)
+    }
+
+    /// An answer that fits into messages, and into a record as often as it is to stand there.
+    fn bounded_answer(&mut self, agent: &Agent, turn: &Turn, response: Arc<str>) -> Arc<str> {
+        let most = self.cx.policy.max_text.min(MAX_ANSWERS / (turn.messages.len() + 1));
+        if response.len() <= most {
+            return response;
+        }
+        let text = format!("its answer has {} bytes, of which {most} are kept", response.len());
+        self.push(agent.session.id, TurnNotice { turn_id: turn.id, text });
+        bounded(&response, most).into()
     }
 
     fn complete_turn(
@@ -288,7 +307,14 @@ impl Plan<'_, '_> {
         self.close_calls(agent, turn, UNKNOWN);
         self.push(
             agent.session.id,
-            TurnRetry { turn_id, attempt, delay_ms, class, error, provider },
+            TurnRetry {
+                turn_id,
+                attempt,
+                delay_ms,
+                class,
+                error: bounded(&error, MAX_ERROR),
+                provider,
+            },
         );
         Outcome::Turn(turn_id)
     }

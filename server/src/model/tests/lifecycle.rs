@@ -172,3 +172,28 @@ fn draining_suspends_what_is_idle_and_starts_nothing() {
     world.finish_suspensions();
     assert!(!world.state.has_live_sessions());
 }
+
+#[test]
+fn an_answer_that_fits_into_no_message_is_cut_and_a_failure_too() {
+    let mut world = World::new(4);
+    world.create("a");
+    let most = world.policy.max_text;
+    world.send("a", "one");
+    world.complete("a", &"x".repeat(most + 5));
+    world.send("a", "two");
+    let (agent, turn) = (world.agent("a").id, world.agent("a").turn().unwrap().id);
+    let end = TurnEnd::Failed { class: FailureClass::Killed, error: "y".repeat(1 << 20) };
+    world.run(Command::FinishTurn { agent, turn, end, attended: Vec::new() }).unwrap();
+    let mut told = Vec::new();
+    for entry in &world.entries {
+        match &entry.event {
+            Event::TurnNotice(data) => told.push(data.text.clone()),
+            Event::TurnComplete(data) => told.push(data.response.to_string()),
+            Event::TurnFailed(data) => assert!(data.error.len() < 17 << 10),
+            _ => {}
+        }
+    }
+    let notice = format!("its answer has {} bytes, of which {most} are kept", most + 5);
+    let kept = format!("{}\n(5 more bytes are left out)", "x".repeat(most));
+    assert_eq!(told, [notice, kept]);
+}
