@@ -34,6 +34,8 @@ pub enum FailureKind {
     Protocol,
     /// It said nothing for too long.
     Stalled,
+    /// The backend had trouble that it does not tell.
+    Unclear,
     /// Anything else.
     Other,
 }
@@ -46,6 +48,7 @@ impl FailureKind {
             Self::Overload => FailureClass::Overload,
             Self::Network => FailureClass::Network,
             Self::Stalled => FailureClass::Stalled,
+            Self::Unclear => FailureClass::Transient,
             Self::Auth => FailureClass::Auth,
             Self::InvalidRequest => FailureClass::InvalidRequest,
             Self::Protocol => FailureClass::Protocol,
@@ -72,6 +75,7 @@ impl FailureKind {
             Self::Killed => "killed",
             Self::Protocol => "protocol",
             Self::Stalled => "stalled",
+            Self::Unclear => "unclear",
             Self::Other => "other",
         }
     }
@@ -142,9 +146,18 @@ impl FailureKind {
             ("rate limit", FailureKind::RateLimit),
             ("too many requests", FailureKind::RateLimit),
             ("usage limit", FailureKind::RateLimit),
+            ("exceeded your current quota", FailureKind::RateLimit),
+            ("quota exceeded", FailureKind::RateLimit),
             ("overloaded", FailureKind::Overload),
+            ("internal server error", FailureKind::Overload),
+            ("had an error while processing", FailureKind::Overload),
+            ("service unavailable", FailureKind::Overload),
+            ("bad gateway", FailureKind::Overload),
             ("high demand", FailureKind::Overload),
             ("invalid api key", FailureKind::Auth),
+            ("incorrect api key", FailureKind::Auth),
+            ("api key not valid", FailureKind::Auth),
+            ("invalid x-api-key", FailureKind::Auth),
             ("missing environment variable", FailureKind::Auth),
             ("unauthorized", FailureKind::Auth),
             ("not logged in", FailureKind::Auth),
@@ -265,6 +278,9 @@ mod tests {
             ("stream disconnected before completion: x", Some(FailureKind::Network)),
             ("We’re currently experiencing high demand", Some(FailureKind::Overload)),
             ("Connection to the API was lost (ECONNRESET)", Some(FailureKind::Network)),
+            ("Incorrect API key provided: x", Some(FailureKind::Auth)),
+            ("The server had an error while processing your request", Some(FailureKind::Overload)),
+            ("You exceeded your current quota", Some(FailureKind::RateLimit)),
             ("it read 400 lines (1234)", None),
             ("", None),
         ] {

@@ -5,6 +5,8 @@ use std::path::Path;
 
 use substrat_tests::harness::{Daemon, text};
 
+use super::KEY;
+
 const BAD: &str = r#"#!/usr/bin/python3
 import os, sys, time
 how = sys.argv[1]
@@ -34,10 +36,10 @@ async fn an_agent_that_breaks_its_protocol_fails_its_own_turn() {
     std::fs::write(&program, BAD).unwrap();
     std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
     let kinds = [
-        ("garbage", "permanent", "exit 3"),
+        ("garbage", "killed", "exit 3"),
         ("long", "protocol", "it wrote a line of more than"),
-        ("half", "permanent", "it ended before its turn was done: exit 0"),
-        ("nothing", "permanent", "it ended before its turn was done: exit 0"),
+        ("half", "killed", "it ended before its turn was done: exit 0"),
+        ("nothing", "killed", "it ended before its turn was done: exit 0"),
         ("closes", "killed", "it closed its output"),
         ("version", "protocol", "it speaks version 7"),
         ("silent", "stalled", "nothing was heard of it for 11 s"),
@@ -88,6 +90,9 @@ def work():
         return ask(1, "developer: shell", forged) + " " + ask(2, "send_message (substrat MCP Server)", {})
     if how == "asks":
         return [ask(number, "shell", {}) for number in range(1003)][-1]
+    if how == "tells":
+        key = os.environ["THE_KEY"]
+        return ask(1, "curl -H 'x-api-key: " + key + "'", {"command": key})
     if how == "floods":
         for _ in range(1024):
             os.write(1, b'{"id":1,"method":"m"}\n' * 3000)
@@ -152,6 +157,23 @@ async fn an_agent_that_asks_without_end_is_denied_and_no_longer_logged() {
     let notices = events.iter().filter(|event| event.r#type == "turn.notice");
     let told: Vec<_> = notices.map(|notice| text(notice, "text")).collect();
     assert_eq!(told, ["asked 1000 times; what it asks further is denied"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_in_the_name_of_a_tool_is_told_to_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("key");
+    std::fs::write(&key, KEY).unwrap();
+    let key = format!("providers.bad.key_file={}", key.display());
+    let daemon = agent(folder.path(), "tells", &[&key, "providers.bad.key_as=THE_KEY"]);
+    let client = daemon.client().await;
+    assert_eq!(client.ask("m", "hello").await.unwrap(), "allow_once");
+    let events = client.events().await;
+    let asked = events.iter().find(|event| event.r#type == "permission.asked").unwrap();
+    assert!(text(asked, "tool").contains("x-api-key: [hidden]"), "{asked:?}");
+    for event in events {
+        assert!(!format!("{event:?}").contains(KEY), "{event:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

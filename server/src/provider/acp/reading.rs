@@ -80,7 +80,11 @@ pub(super) fn failed(error: &Error) -> Failed {
             .or_else(|| FailureKind::of_name(codex))
             .or(by_words)
             .or(refused.is_some().then_some(FailureKind::InvalidRequest))
-            .unwrap_or(FailureKind::Other),
+            // An internal error may be any, and pass.
+            .unwrap_or(match error.code {
+                -32603 => FailureKind::Unclear,
+                _ => FailureKind::Other,
+            }),
     };
     Failed::new(kind, refused.unwrap_or(message))
 }

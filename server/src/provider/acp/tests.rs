@@ -148,7 +148,7 @@ fn each_agent_s_errors_have_their_kinds() {
         ("acp_claude_agent_0.49", "over failed invalid-request \"Internal error: API Error: 400"),
         ("acp_codex_zed0.16", "over failed invalid-request "),
         ("acp_gemini", "over failed invalid-request "),
-        ("acp_opencode", "over failed other \"Internal error: fake 400\""),
+        ("acp_opencode", "over failed unclear \"Internal error: fake 400\""),
     ] {
         let told = told(capture);
         assert!(told.iter().any(|line| line.starts_with(over)), "{capture}: {told:?}");

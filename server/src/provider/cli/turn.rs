@@ -20,7 +20,9 @@ use tokio::time::{Instant, sleep_until};
 use super::{Dialogue, Step, kept};
 use crate::launcher::Exit;
 use crate::model::{TurnId, Usage};
-use crate::provider::activity::{Activity, Decision, Event, RequestId, TurnOver, own_tool};
+use crate::provider::activity::{
+    Activity, Decision, Event, PermissionOption, RequestId, TurnOver, own_tool,
+};
 use crate::provider::failure::{Failed, FailureKind};
 use crate::provider::process::{Ask, End, GRACE, PIPE_END, Running};
 use crate::provider::secret::Secrets;
@@ -326,8 +328,18 @@ impl Work<'_> {
                     return self.answered(&request, &Decision::Allow);
                 }
                 let (io, asked) = (self.io.clone(), request.clone());
-                let input = self.live.secrets.hide_in(input);
-                let question = Question { call: id, tool, input, options };
+                let secrets = &self.live.secrets;
+                let hide = |option: PermissionOption| PermissionOption {
+                    id: secrets.hide(&option.id),
+                    name: secrets.hide(&option.name),
+                    ..option
+                };
+                let question = Question {
+                    call: id.map(|id| secrets.hide(&id)),
+                    tool: secrets.hide(&tool),
+                    input: secrets.hide_in(input),
+                    options: options.into_iter().map(hide).collect(),
+                };
                 let (abort, registration) = AbortHandle::new_pair();
                 let answer = async move { (asked, io.ask(question).await) };
                 let answer = Abortable::new(answer, registration).map(Result::ok);
@@ -428,7 +440,7 @@ fn explained(failed: Failed, end: &End, words: &str) -> Failed {
     }
     let kind = match end.exit {
         // It ended itself, for a reason that it may have told.
-        Exit::Code(_) => FailureKind::of_text(words).unwrap_or(FailureKind::Other),
+        Exit::Code(_) => FailureKind::of_text(words).unwrap_or(FailureKind::Killed),
         _ => FailureKind::Killed,
     };
     Failed::new(kind, message)
@@ -440,15 +452,17 @@ fn hidden(activity: Activity, secrets: &Secrets) -> Activity {
         Activity::Text { kind, text } => Activity::Text { kind, text: secrets.hide(&text) },
         Activity::Notice(text) => Activity::Notice(secrets.hide(&text)),
         Activity::ToolStarted { id, tool, input } => {
+            let (id, tool) = (secrets.hide(&id), secrets.hide(&tool));
             Activity::ToolStarted { id, tool, input: secrets.hide_in(input) }
         }
         Activity::ToolEnded { id, ok, output } => {
-            Activity::ToolEnded { id, ok, output: secrets.hide(&output) }
+            Activity::ToolEnded { id: secrets.hide(&id), ok, output: secrets.hide(&output) }
         }
         Activity::Retrying { attempt, delay, failure, message } => {
             let message = secrets.hide(&message);
             Activity::Retrying { attempt, delay, failure, message }
         }
+        Activity::McpServer { name, ok } => Activity::McpServer { name: secrets.hide(&name), ok },
         other => other,
     }
 }
