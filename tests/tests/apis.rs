@@ -247,6 +247,38 @@ async fn an_answer_that_was_cut_is_a_failure_and_its_calls_are_not_made() {
     }
 }
 
+/// An answer of control characters, which are six times as long as JSON, without an end.
+fn flood(kind: &str) -> Vec<u8> {
+    let part = r"\u0001".repeat(1 << 20);
+    let event = match kind {
+        "openai" => format!(r#"{{"choices":[{{"index":0,"delta":{{"content":"{part}"}}}}]}}"#),
+        _ => format!(
+            r#"{{"type":"content_block_delta","index":0,"delta":{{"type":"text_delta","text":"{part}"}}}}"#
+        ),
+    };
+    let start =
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#;
+    format!("data: {start}\n\n{}", format!("data: {event}\n\n").repeat(24)).into_bytes()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_is_too_long_fails_its_turn_and_nothing_else() {
+    for kind in KINDS {
+        let bench = Bench::start(kind, &[]);
+        let client = bench.client().await;
+        bench.daemon.ctl_ok(&["agent", "create", "n", "--provider", "fake"]);
+        let (status, content_type) = (200, "text/event-stream".to_owned());
+        let body = flood(kind.0);
+        bench.server.next([Behaviour::Raw { status, content_type, body }]);
+        let asked = client.ask("m", "SAY on").await;
+        assert!(asked.is_err(), "{asked:?}");
+        let failed = client.wait_event(0, |event| event.r#type == "turn.failed").await;
+        assert_eq!(text(&failed, "class"), "protocol");
+        assert!(text(&failed, "error").contains("longer than 16 MiB"), "{failed:?}");
+        assert_eq!(client.ask("n", "SAY still here").await.unwrap(), "still here");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_conversation_that_does_not_fit_is_made_shorter_for_the_model_alone() {
     for kind in KINDS {

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::chat::{Answer, Call, Message, Reply, Stop};
 use super::http::{broke_off, said_in};
+use super::room::Room;
 use super::sse::Event;
 use super::{Ask, Dialect, Fold, Piece};
 use crate::model::{FailureClass, Usage};
@@ -132,6 +133,7 @@ fn assistant(reply: &Reply) -> Vec<Value> {
 #[derive(Debug, Default)]
 struct Folding {
     blocks: BTreeMap<u64, Block>,
+    room: Room,
     usage: Usage,
     stop: Option<Stop>,
     is_over: bool,
@@ -178,28 +180,39 @@ impl Folding {
         }
     }
 
-    fn delta(&mut self, index: u64, delta: &Value) -> Option<Piece> {
-        let block = self.blocks.get_mut(&index)?;
-        let word = |name: &str| delta.get(name).and_then(Value::as_str).unwrap_or_default();
-        match word("type") {
-            "text_delta" => {
-                block.append("text", word("text"));
-                Some(Piece { kind: OutputKind::Text, text: word("text").to_owned() })
-            }
-            "thinking_delta" => {
-                block.append("thinking", word("thinking"));
-                Some(Piece { kind: OutputKind::Thinking, text: word("thinking").to_owned() })
-            }
-            "signature_delta" => {
-                block.append("signature", word("signature"));
-                None
-            }
-            "input_json_delta" => {
-                block.args.push_str(word("partial_json"));
-                None
-            }
-            _ => None,
+    /// Takes the beginning of a block, which came in so many bytes.
+    fn start(
+        &mut self,
+        index: u64,
+        value: &Map<String, Value>,
+        bytes: usize,
+    ) -> Result<(), Failure> {
+        self.room.take(bytes)?;
+        let block = Block { value: value.clone(), args: String::new() };
+        if block.kind() == "tool_use" {
+            self.room.take_call()?;
         }
+        self.blocks.insert(index, block);
+        Ok(())
+    }
+
+    fn delta(&mut self, index: u64, delta: &Value) -> Result<Option<Piece>, Failure> {
+        let Some(block) = self.blocks.get_mut(&index) else { return Ok(None) };
+        let word = |name: &str| delta.get(name).and_then(Value::as_str).unwrap_or_default();
+        let (name, kind) = match word("type") {
+            "text_delta" => ("text", Some(OutputKind::Text)),
+            "thinking_delta" => ("thinking", Some(OutputKind::Thinking)),
+            "signature_delta" => ("signature", None),
+            "input_json_delta" => ("partial_json", None),
+            _ => return Ok(None),
+        };
+        let more = word(name);
+        self.room.take(more.len())?;
+        match name {
+            "partial_json" => block.args.push_str(more),
+            name => block.append(name, more),
+        }
+        Ok(kind.map(|kind| Piece { kind, text: more.to_owned() }))
     }
 }
 
@@ -224,13 +237,12 @@ impl Fold for Folding {
             "message_start" => self.count(data.pointer("/message/usage")),
             "content_block_start" => {
                 if let Some(Value::Object(value)) = data.get("content_block") {
-                    let block = Block { value: value.clone(), args: String::new() };
-                    self.blocks.insert(index, block);
+                    self.start(index, value, event.data.len())?;
                 }
             }
             "content_block_delta" => {
                 let nothing = Value::Null;
-                return Ok(self.delta(index, data.get("delta").unwrap_or(&nothing)));
+                return self.delta(index, data.get("delta").unwrap_or(&nothing));
             }
             "message_delta" => {
                 self.count(data.get("usage"));

@@ -19,7 +19,7 @@ const MAX_ERROR: usize = 64 << 10;
 /// Longest part of an error that is told, in bytes.
 const MAX_TOLD: usize = 2000;
 /// Longest answer that is no stream, in bytes.
-const MAX_BODY: usize = 64 << 20;
+const MAX_BODY: usize = 16 << 20;
 
 /// A server that speaks HTTP, and how it is spoken to.
 #[derive(Debug, Clone)]
@@ -115,7 +115,8 @@ impl Server {
         let request = self.client.get(self.at(path)?).headers(self.headers.clone());
         let response = self.send(request, key).await?;
         let (status, headers) = (response.status(), response.headers().clone());
-        let bytes = read(response, MAX_BODY).await?;
+        let most = if status.is_success() { MAX_BODY } else { MAX_ERROR };
+        let bytes = read(response, most).await?;
         if !status.is_success() {
             return Err(refused(status, &headers, &said(&bytes), secrets));
         }
@@ -291,7 +292,8 @@ pub(super) fn broke_off(said: &Said, secrets: &Secrets) -> Failure {
     Failure::new(class, secrets.hide(&message))
 }
 
-fn told(text: &str) -> &str {
+/// The part of a text that is told.
+pub(super) fn told(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_TOLD)]
 }
 

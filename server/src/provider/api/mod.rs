@@ -16,6 +16,7 @@ mod chat;
 mod config;
 mod http;
 mod openai;
+mod room;
 pub mod sse;
 #[cfg(test)]
 mod tests;
@@ -31,7 +32,8 @@ pub use self::config::{ANTHROPIC, OPENAI};
 
 use self::chat::{Answer, Call, CallResult, Message, Stop, compact, messages};
 use self::config::Config;
-use self::http::Stream;
+use self::http::{Stream, told};
+use self::room::Room;
 use self::sse::Event;
 use super::activity::Activity;
 use super::cli::{is_of_agent, nothing};
@@ -237,9 +239,12 @@ impl Session {
             let answer = self.ask_fitting(&mut messages, &prompt, key.as_ref(), &secrets, &io);
             let Answer { reply, stop, .. } = answer.await?;
             said.push_str(&reply.text);
+            // What comes in several answers is not longer than what comes in one.
+            Room::default().take(said.len())?;
             match stop {
                 Stop::Refused => {
-                    return Err(Failure::permanent(format!("the model refused: {said}")));
+                    let message = format!("the model refused: {}", told(&said));
+                    return Err(Failure::permanent(message));
                 }
                 Stop::Overflow => {
                     let message = "the conversation has grown longer than the model takes";

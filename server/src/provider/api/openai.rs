@@ -1,14 +1,20 @@
 //! OpenAI's chat completions, and what many servers make of them. `docs/openai.md` is its page.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
 use super::chat::{Answer, Call, CallResult, Message, Reply, Stop};
 use super::http::{bearer, broke_off, said_in};
+use super::room::Room;
 use super::sse::Event;
 use super::{Ask, Dialect, Fold, Piece};
 use crate::model::{FailureClass, Usage};
 use crate::provider::secret::{Secret, Secrets};
 use crate::provider::{Failure, Model, OutputKind};
+
+/// Bytes that a piece of `reasoning_details` counts beside its JSON.
+const DETAIL: usize = 64;
 
 /// Chat completions.
 #[derive(Debug, Clone, Copy)]
@@ -122,6 +128,7 @@ fn add(messages: &mut Vec<Value>, message: &Message) {
 #[derive(Debug, Default)]
 struct Folding {
     reply: Reply,
+    room: Room,
     /// Where in the calls an index of the stream is.
     indices: Vec<u64>,
     usage: Usage,
@@ -147,9 +154,16 @@ impl Folding {
     }
 
     /// Takes a fragment of a call.
-    fn call(&mut self, fragment: &Value) {
+    fn call(&mut self, fragment: &Value) -> Result<(), Failure> {
         let word = |path: &str| fragment.pointer(path).and_then(Value::as_str).unwrap_or_default();
         let (id, name) = (word("/id"), word("/function/name"));
+        let args = match fragment.pointer("/function/arguments") {
+            Some(Value::String(text)) => Cow::from(text),
+            // A whole object, of a server that did not make a text of it.
+            Some(object @ Value::Object(_)) => Cow::from(object.to_string()),
+            _ => Cow::default(),
+        };
+        self.room.take(id.len() + name.len() + args.len())?;
         let given = fragment.get("index").and_then(Value::as_u64);
         let known = given.and_then(|given| self.indices.iter().position(|index| *index == given));
         let at = match known {
@@ -159,6 +173,7 @@ impl Folding {
                 self.reply.calls.len() - 1
             }
             None => {
+                self.room.take_call()?;
                 self.indices.push(given.unwrap_or(u64::MAX - self.indices.len() as u64));
                 let call = Call { id: String::new(), tool: String::new(), args: String::new() };
                 self.reply.calls.push(call);
@@ -173,30 +188,29 @@ impl Folding {
         if call.tool != name {
             call.tool.push_str(name);
         }
-        match fragment.pointer("/function/arguments") {
-            Some(Value::String(text)) => call.args.push_str(text),
-            // A whole object, of a server that did not make a text of it.
-            Some(Value::Object(object)) => {
-                call.args.push_str(&Value::Object(object.clone()).to_string());
-            }
-            _ => {}
-        }
+        call.args.push_str(&args);
+        Ok(())
     }
 
-    fn delta(&mut self, delta: &Value) -> Option<Piece> {
+    fn delta(&mut self, delta: &Value) -> Result<Option<Piece>, Failure> {
         let calls = delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
         for fragment in calls {
-            self.call(fragment);
+            self.call(fragment)?;
         }
         let details = delta.get("reasoning_details").and_then(Value::as_array);
-        self.reply.opaque.extend(details.into_iter().flatten().cloned());
+        for detail in details.into_iter().flatten() {
+            self.room.take(DETAIL + detail.to_string().len())?;
+            self.reply.opaque.push(detail.clone());
+        }
         let text = |name: &str| delta.get(name).and_then(Value::as_str).filter(|t| !t.is_empty());
         if let Some(said) = text("content").or_else(|| text("refusal")) {
+            self.room.take(said.len())?;
             self.reply.text.push_str(said);
-            return Some(Piece { kind: OutputKind::Text, text: said.to_owned() });
+            return Ok(Some(Piece { kind: OutputKind::Text, text: said.to_owned() }));
         }
-        let thought = text("reasoning").or_else(|| text("reasoning_content"))?;
-        Some(Piece { kind: OutputKind::Thinking, text: thought.to_owned() })
+        let thought = text("reasoning").or_else(|| text("reasoning_content"));
+        self.room.take(thought.map_or(0, str::len))?;
+        Ok(thought.map(|text| Piece { kind: OutputKind::Thinking, text: text.to_owned() }))
     }
 }
 
@@ -222,7 +236,7 @@ impl Fold for Folding {
         }
         // A server that does not stream sends the whole message.
         let delta = choice.get("delta").or_else(|| choice.get("message"));
-        Ok(delta.and_then(|delta| self.delta(delta)))
+        delta.map_or(Ok(None), |delta| self.delta(delta))
     }
 
     fn is_over(&self) -> bool {

@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 use super::anthropic::Anthropic;
 use super::chat::{Answer, Call, CallResult, Message, Reply, Stop, compact, messages};
 use super::openai::OpenAi;
-use super::sse::Events;
+use super::room::{MAX_ANSWER, MAX_CALLS};
+use super::sse::{Event, Events};
 use super::{Ask, Dialect};
 use crate::model::{CallId, FailureClass, Json, TurnId, Usage};
 use crate::provider::history::{End, History, Item, Turn};
@@ -203,6 +204,64 @@ fn calls_of_servers_that_differ_are_read() {
         args: args.into(),
     };
     assert_eq!(read, [of("a", "x", "{}"), of("b", "y", "{\"k\":1}")]);
+}
+
+/// What a stream of such events comes to: those of the beginning, and one again and again.
+fn flood(dialect: &dyn Dialect, begin: &[Value], event: impl Fn(usize) -> Value) -> Failure {
+    let mut fold = dialect.fold();
+    let events = begin.iter().cloned().chain((0..1 << 20).map(event));
+    for data in events {
+        let event = Event { name: String::new(), data: data.to_string() };
+        if let Err(failure) = fold.event(&event, &Secrets::default()) {
+            return failure;
+        }
+    }
+    panic!("it takes all of it");
+}
+
+#[test]
+fn an_answer_has_a_bound_in_each_of_its_parts() {
+    let part = "\u{1}".repeat(MAX_ANSWER / 40);
+    let choice = |delta: Value| json!({"choices": [{"delta": delta}]});
+    for delta in [
+        json!({"content": part}),
+        json!({"reasoning": part}),
+        json!({"reasoning_details": [{"text": part}]}),
+        json!({"tool_calls": [{"index": 0, "function": {"arguments": part}}]}),
+        json!({"tool_calls": [{"index": 0, "function": {"arguments": {"a": part}}}]}),
+        json!({"tool_calls": [{"index": 0, "function": {"name": part}}]}),
+    ] {
+        let failure = flood(&OpenAi, &[], |_| choice(delta.clone()));
+        assert_eq!(failure.class, FailureClass::Protocol);
+        assert!(failure.message.contains("is longer than 16 MiB"), "{failure}");
+    }
+    let start = |index: usize, block: Value| json!({"type": "content_block_start", "index": index, "content_block": block});
+    let block = start(0, json!({"type": "text", "text": ""}));
+    for (kind, key) in [
+        ("text_delta", "text"),
+        ("thinking_delta", "thinking"),
+        ("signature_delta", "signature"),
+        ("input_json_delta", "partial_json"),
+    ] {
+        let event = |_| {
+            let delta = json!({"type": kind, key: part});
+            json!({"type": "content_block_delta", "index": 0, "delta": delta})
+        };
+        let failure = flood(&Anthropic, std::slice::from_ref(&block), event);
+        assert!(failure.message.contains("is longer than 16 MiB"), "{failure}");
+    }
+    let whole = json!({"type": "text", "text": part});
+    let failure = flood(&Anthropic, &[], |index| start(index, whole.clone()));
+    assert!(failure.message.contains("is longer than 16 MiB"), "{failure}");
+    let call = |index| choice(json!({"tool_calls": [{"index": index, "id": "", "function": {}}]}));
+    let use_of = |index| start(index, json!({"type": "tool_use", "name": "x"}));
+    for failure in [flood(&OpenAi, &[], call), flood(&Anthropic, &[], use_of)] {
+        assert_eq!(failure.class, FailureClass::Protocol);
+        assert!(failure.message.contains("more than 128 calls"), "{failure}");
+    }
+    let calls: String = (0..MAX_CALLS).map(|index| format!("data: {}\n\n", call(index))).collect();
+    let read = read(&OpenAi, &[calls.as_bytes(), b"data: [DONE]\n\n"]).1.unwrap();
+    assert_eq!(read.reply.calls.len(), MAX_CALLS);
 }
 
 fn conversation() -> Vec<Message> {
