@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use reqwest::header::{DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response, StatusCode, Url};
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::sse::{Event, Events};
@@ -35,6 +36,24 @@ pub(super) struct Said {
     /// Its kind: a word, or a number.
     pub(super) kind: String,
     pub(super) message: String,
+}
+
+impl Said {
+    /// The status that it names.
+    fn status(&self) -> Option<u16> {
+        let mut words = self.kind.split(' ').filter_map(|word| word.parse().ok());
+        words.find(|status| is_failure(*status))
+    }
+
+    /// What its name means.
+    fn name(&self) -> Option<FailureKind> {
+        self.kind.split(' ').find_map(FailureKind::of_name)
+    }
+
+    /// Whether it tells of an error at all.
+    fn is_error(&self) -> bool {
+        !self.message.is_empty() || self.status().is_some() || self.name().is_some()
+    }
 }
 
 /// A server's base address as it is configured.
@@ -208,8 +227,11 @@ impl Stream {
         let headers = response.headers().clone();
         let body = read(response, MAX_ERROR).await.unwrap_or_default();
         let said = said(&body);
-        if status.is_success() && said.message.is_empty() {
-            let told = "the server answered with something that is no stream of events";
+        // A page is no word of the API.
+        let is_json = serde_json::from_slice::<IgnoredAny>(&body).is_ok();
+        if status.is_success() && !(is_json && said.is_error()) {
+            let told = "the server answered with something that is no stream of events: look at \
+                        its base_url, and whether it can stream";
             return Err(Failure::new(FailureClass::Protocol, told));
         }
         Err(refused(status, &headers, &said, secrets))
@@ -274,6 +296,10 @@ pub(super) fn refused(
     let id = headers.get("request-id").or_else(|| headers.get("x-request-id"));
     let id = id.and_then(|id| id.to_str().ok()).map(|id| format!(" (request {id})"));
     let id = id.unwrap_or_default();
+    let status = match status.is_success() {
+        true => "with an error".to_owned(),
+        false => status.to_string(),
+    };
     let told = format!("the server answered {status}: {}{id}", told(message));
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let retry_after = match text(HeaderName::from_static("x-should-retry")) {
@@ -286,8 +312,7 @@ pub(super) fn refused(
 
 /// The failure that an error in the midst of a stream is.
 pub(super) fn broke_off(said: &Said, secrets: &Secrets) -> Failure {
-    let status = said.kind.split(' ').find_map(|word| word.parse().ok()).unwrap_or(0);
-    let class = classify(status, said);
+    let class = classify(0, said);
     let message = format!("the server broke off: {}", told(&said.message));
     Failure::new(class, secrets.hide(&message))
 }
@@ -309,12 +334,47 @@ fn wait_of(text: &str, now: Option<&str>) -> Option<Duration> {
 }
 
 fn classify(status: u16, said: &Said) -> FailureClass {
-    let named = said.kind.split(' ').find_map(FailureKind::of_name);
-    let worded = FailureKind::of_text(&said.message);
-    // A request that is too long is refused as one that is wrong.
-    let overflow = [named, worded].into_iter().flatten().find(|k| *k == FailureKind::Overflow);
-    let kind = overflow.or_else(|| FailureKind::of_status(status.into())).or(named);
+    // Where the answer is a success, its error tells the status.
+    let status = if is_failure(status) { status } else { said.status().unwrap_or_default() };
+    let named = said.name();
+    let worded = worded(&said.message);
+    // A request that is too long is refused as one that is wrong. Of tokens in a time they say
+    // much the same.
+    let is_limit = status == 429 || named == Some(FailureKind::RateLimit);
+    let mut told = named.into_iter().chain(worded.filter(|_| !is_limit));
+    let overflow = told.find(|kind| *kind == FailureKind::Overflow);
+    let of_status = match status {
+        400 if worded == Some(FailureKind::RateLimit) => worded,
+        409 => Some(FailureKind::Network),
+        status => FailureKind::of_status(status.into()),
+    };
+    let kind = overflow.or(of_status).or(named).or(worded);
     kind.unwrap_or(FailureKind::Network).class()
+}
+
+/// What the words of an error say, those of model servers included.
+fn worded(text: &str) -> Option<FailureKind> {
+    /// Of a conversation that is too long.
+    const TOO_LONG: [&str; 4] = [
+        "exceeds the maximum number of tokens",
+        "maximum prompt length",
+        "exceeds context length",
+        "the model's context length",
+    ];
+    /// Of tokens that are too many now, and not later.
+    const LATER: [&str; 2] = ["please wait", "per min"];
+    let lower = text.to_lowercase();
+    let says = |words: &[&str]| words.iter().any(|words| lower.contains(words));
+    let is_too_long = says(&TOO_LONG);
+    match FailureKind::of_text(text) {
+        kind if !is_too_long && kind != Some(FailureKind::Overflow) => kind,
+        _ if says(&LATER) => Some(FailureKind::RateLimit),
+        _ => Some(FailureKind::Overflow),
+    }
+}
+
+fn is_failure(status: u16) -> bool {
+    (400..600).contains(&status)
 }
 
 #[cfg(test)]
@@ -349,6 +409,33 @@ mod tests {
             (
                 400,
                 json!({"error": {"code": "context_length_exceeded", "message": "x"}}),
+                Is::Overflow,
+            ),
+            (200, json!({"error": {"code": 401, "message": "bad key"}}), Is::Auth),
+            (200, json!({"error": {"code": 400, "message": "no"}}), Is::InvalidRequest),
+            (200, json!({"error": {"code": "429", "message": "slow down"}}), Is::RateLimit),
+            (200, json!({"error": {"code": null, "message": "oops"}}), Is::Network),
+            (409, json!({"error": {"code": 409, "message": "conflict"}}), Is::Network),
+            (
+                429,
+                anthropic("x", "Too many tokens, please wait before trying again."),
+                Is::RateLimit,
+            ),
+            (429, json!({"error": {"message": "too many tokens"}}), Is::RateLimit),
+            (200, anthropic("rate_limit_error", "too many tokens"), Is::RateLimit),
+            (
+                400,
+                anthropic("x", "Too many tokens, please wait before trying again."),
+                Is::RateLimit,
+            ),
+            (
+                400,
+                json!({"error": {"message": "The input token count (12) exceeds the maximum number of tokens allowed (9)."}}),
+                Is::Overflow,
+            ),
+            (
+                400,
+                json!({"error": "This model's maximum prompt length is 9 but the request contains 12 tokens."}),
                 Is::Overflow,
             ),
         ] {
