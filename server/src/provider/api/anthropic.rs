@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::chat::{Answer, Call, Message, Reply, Stop};
+use super::chat::{Answer, Call, CallResult, Message, Reply, Stop};
 use super::http::{broke_off, said_in};
 use super::room::Room;
 use super::sse::Event;
@@ -85,23 +85,25 @@ fn text(text: &str) -> Value {
     json!({"type": "text", "text": text})
 }
 
-/// Messages in the form of the API. What was told last is where its cache may end.
+/// Messages in the form of the API. Its cache may end with each of the two that were told last: the
+/// one before the newest is where it ended with the request before.
 fn messages(messages: &[Message]) -> Vec<Value> {
     let mut told: Vec<(&str, Vec<Value>)> = Vec::new();
+    let mut names = Names::default();
     for message in messages {
         let (role, blocks) = match message {
             Message::User(said) => ("user", vec![text(said)]),
-            Message::Assistant(reply) => ("assistant", assistant(reply)),
+            Message::Assistant(reply) => ("assistant", assistant(reply, &mut names)),
             Message::Results(results) => {
-                let result = |result: &super::chat::CallResult| {
+                let result = |(at, result): (usize, &CallResult)| {
                     json!({
                         "type": "tool_result",
-                        "tool_use_id": result.id,
+                        "tool_use_id": names.of_last(at),
                         "content": result.text(),
                         "is_error": result.outcome.is_err(),
                     })
                 };
-                ("user", results.iter().map(result).collect())
+                ("user", results.iter().enumerate().map(result).collect())
             }
         };
         match told.last_mut() {
@@ -110,23 +112,59 @@ fn messages(messages: &[Message]) -> Vec<Value> {
             _ => told.push((role, blocks)),
         }
     }
-    let newest = told.iter_mut().rev().find(|(role, _)| *role == "user");
-    if let Some(Value::Object(block)) = newest.and_then(|(_, blocks)| blocks.last_mut()) {
-        block.insert("cache_control".into(), cached());
+    for (_, blocks) in told.iter_mut().rev().filter(|(role, _)| *role == "user").take(2) {
+        if let Some(Value::Object(block)) = blocks.last_mut() {
+            block.insert("cache_control".into(), cached());
+        }
     }
     told.into_iter().map(|(role, content)| json!({"role": role, "content": content})).collect()
 }
 
-fn assistant(reply: &Reply) -> Vec<Value> {
-    if !reply.opaque.is_empty() {
+/// Names calls by their place in the conversation. The server's own name of a call is known as long
+/// as its turn lasts, and the log's from then on; a cache that knows it by one would not know it by
+/// the other.
+#[derive(Debug, Default)]
+struct Names {
+    /// How many calls were made before those of the last answer that has some.
+    before: usize,
+    all: usize,
+}
+
+impl Names {
+    /// Takes so many calls of an answer.
+    fn take(&mut self, calls: usize) {
+        self.before = self.all;
+        self.all += calls;
+    }
+
+    /// The name of a call of the last answer. Results are in the order of its calls.
+    fn of_last(&self, at: usize) -> String {
+        format!("call_{}", self.before + at + 1)
+    }
+}
+
+fn assistant(reply: &Reply, names: &mut Names) -> Vec<Value> {
+    names.take(reply.calls.len());
+    let says_more = |block: &Value| !matches!(kind(block), "text" | "tool_use");
+    if reply.opaque.iter().any(says_more) {
         // The answer as it came, thinking with its signature included.
-        return reply.opaque.clone();
+        let mut blocks = reply.opaque.clone();
+        let calls = blocks.iter_mut().filter(|block| kind(block) == "tool_use");
+        for (at, call) in calls.enumerate() {
+            call["id"] = names.of_last(at).into();
+        }
+        return blocks;
     }
     let said = (!reply.text.trim().is_empty()).then(|| text(&reply.text));
-    let calls = reply.calls.iter().map(|call| {
-        json!({"type": "tool_use", "id": call.id, "name": call.tool, "input": call.object()})
+    let calls = reply.calls.iter().enumerate().map(|(at, call)| {
+        let id = names.of_last(at);
+        json!({"type": "tool_use", "id": id, "name": call.tool, "input": call.object()})
     });
     said.into_iter().chain(calls).collect()
+}
+
+fn kind(block: &Value) -> &str {
+    block.get("type").and_then(Value::as_str).unwrap_or_default()
 }
 
 /// An answer as it comes.
