@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::anthropic::Anthropic;
 use super::http::{Server, parse_base, parse_headers};
-use super::openai::OpenAi;
+use super::openai::{MaxTokensAs, OpenAi};
 use super::{Api, Dialect};
 use crate::model::{FailureClass, Usage};
 use crate::provider::Failure;
@@ -27,14 +27,14 @@ const OF_OPENAI: Own = ("https://api.openai.com/v1", "OPENAI_API_KEY");
 /// Anthropic's Messages API.
 pub const ANTHROPIC: Kind = Kind {
     name: "anthropic",
-    read: |section| read(section, Arc::new(Anthropic), OF_ANTHROPIC),
+    read: |section| read(section, anthropic, OF_ANTHROPIC),
     presets: &[("anthropic", "")],
 };
 
 /// OpenAI's chat completions, and whatever speaks them.
 pub const OPENAI: Kind = Kind {
     name: "openai",
-    read: |section| read(section, Arc::new(OpenAi), OF_OPENAI),
+    read: |section| read(section, openai, OF_OPENAI),
     presets: &[
         ("openai", ""),
         (
@@ -56,7 +56,9 @@ struct Keys {
     key_command: Option<Vec<String>>,
     model: Option<String>,
     max_tokens: Option<u64>,
+    max_tokens_as: Option<MaxTokensAs>,
     max_steps: Option<u32>,
+    stream_usage: Option<bool>,
     #[serde(default)]
     headers: BTreeMap<String, String>,
     #[serde(default)]
@@ -114,8 +116,27 @@ fn place(keys: &Keys, (base, key): Own) -> Result<(Url, KeySource), Problem> {
     Ok((base, key))
 }
 
-fn read(section: &Section, dialect: Arc<dyn Dialect>, own: Own) -> Result<Make, Problem> {
+fn anthropic(keys: &Keys) -> Result<Arc<dyn Dialect>, Problem> {
+    let given =
+        [keys.stream_usage.map(|_| "stream_usage"), keys.max_tokens_as.map(|_| "max_tokens_as")];
+    match given.into_iter().flatten().next() {
+        Some(key) => Err(Problem::new(key, "only the kind openai has it: leave it out")),
+        None => Ok(Arc::new(Anthropic)),
+    }
+}
+
+fn openai(keys: &Keys) -> Result<Arc<dyn Dialect>, Problem> {
+    let stream_usage = keys.stream_usage.unwrap_or(true);
+    Ok(Arc::new(OpenAi { stream_usage, max_tokens_as: keys.max_tokens_as.unwrap_or_default() }))
+}
+
+fn read(
+    section: &Section,
+    dialect: impl Fn(&Keys) -> Result<Arc<dyn Dialect>, Problem>,
+    own: Own,
+) -> Result<Make, Problem> {
     let keys: Keys = section.read()?;
+    let dialect = dialect(&keys)?;
     let (base, key) = place(&keys, own)?;
     let always = dialect.headers().iter();
     let mut headers: BTreeMap<String, String> =
@@ -228,5 +249,16 @@ mod tests {
         }
         assert_eq!(key(&ANTHROPIC, ""), KeySource::Env("ANTHROPIC_API_KEY".into()));
         assert_eq!(key(&ANTHROPIC, "base_url = \"https://other\""), KeySource::None);
+    }
+
+    #[test]
+    fn what_servers_of_chat_completions_differ_in_is_no_key_of_another_kind() {
+        let keys = |section: &str| toml::from_str::<Keys>(section).unwrap();
+        for section in ["stream_usage = true", "max_tokens_as = \"max_completion_tokens\""] {
+            assert!(openai(&keys(section)).is_ok());
+            assert!(anthropic(&keys(section)).is_err(), "{section}");
+        }
+        assert!(anthropic(&keys("max_tokens = 9")).is_ok());
+        assert!(toml::from_str::<Keys>("max_tokens_as = \"x\"").is_err());
     }
 }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::chat::{Answer, Call, CallResult, Message, Reply, Stop};
@@ -16,9 +17,33 @@ use crate::provider::{Failure, Model, OutputKind};
 /// Bytes that a piece of `reasoning_details` counts beside its JSON.
 const DETAIL: usize = 64;
 
-/// Chat completions.
+/// Chat completions, as a server wants them.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct OpenAi;
+pub(super) struct OpenAi {
+    /// Whether it is asked to tell what an answer used: some refuse the question.
+    pub(super) stream_usage: bool,
+    pub(super) max_tokens_as: MaxTokensAs,
+}
+
+/// How a server calls the bound of an answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum MaxTokensAs {
+    /// As most do.
+    #[default]
+    MaxTokens,
+    /// As OpenAI does for its newer models.
+    MaxCompletionTokens,
+}
+
+impl MaxTokensAs {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::MaxTokens => "max_tokens",
+            Self::MaxCompletionTokens => "max_completion_tokens",
+        }
+    }
+}
 
 impl Dialect for OpenAi {
     fn path(&self) -> &'static str {
@@ -37,9 +62,11 @@ impl Dialect for OpenAi {
         let mut body = Map::new();
         body.insert("model".into(), ask.model.into());
         body.insert("stream".into(), true.into());
-        body.insert("stream_options".into(), json!({"include_usage": true}));
+        if self.stream_usage {
+            body.insert("stream_options".into(), json!({"include_usage": true}));
+        }
         if let Some(tokens) = ask.max_tokens {
-            body.insert("max_tokens".into(), tokens.into());
+            body.insert(self.max_tokens_as.as_str().into(), tokens.into());
         }
         let mut messages = Vec::new();
         if !ask.instructions.trim().is_empty() {
@@ -260,6 +287,8 @@ impl Fold for Folding {
             }
             Some("content_filter") => Stop::Refused,
             Some("length") => Stop::Length,
+            // As some servers tell apart from it.
+            Some("model_length" | "model_context_window_exceeded") => Stop::Overflow,
             _ => Stop::Done,
         };
         if reply.text.is_empty() && reply.calls.is_empty() && stop == Stop::Done {

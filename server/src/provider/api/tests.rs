@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::anthropic::Anthropic;
 use super::chat::{Answer, Call, CallResult, Message, Reply, Stop, compact, messages};
-use super::openai::OpenAi;
+use super::openai::{MaxTokensAs, OpenAi};
 use super::room::{MAX_ANSWER, MAX_CALLS};
 use super::sse::{Event, Events};
 use super::{Ask, Dialect};
@@ -16,6 +16,8 @@ use crate::model::{CallId, FailureClass, Json, TurnId, Usage};
 use crate::provider::history::{End, History, Item, Turn};
 use crate::provider::secret::Secrets;
 use crate::provider::{Failure, OutputKind};
+
+const OPENAI: OpenAi = OpenAi { stream_usage: true, max_tokens_as: MaxTokensAs::MaxTokens };
 
 const TEXT_AND_CALL: &str = r#"event: message_start
 data: {"type":"message_start","message":{"id":"m","role":"assistant","content":[],"usage":{"input_tokens":11,"cache_creation_input_tokens":3,"cache_read_input_tokens":5,"output_tokens":1}}}
@@ -133,7 +135,7 @@ fn a_stream_gives_text_thinking_calls_and_usage() {
     };
     assert_eq!(answer.usage, used);
 
-    let (output, answer) = read(&OpenAi, &[CHUNKS.as_bytes()]);
+    let (output, answer) = read(&OPENAI, &[CHUNKS.as_bytes()]);
     assert_eq!(output, wanted);
     let answer = answer.unwrap();
     assert_eq!(answer.reply.text, "Hello");
@@ -144,7 +146,7 @@ fn a_stream_gives_text_thinking_calls_and_usage() {
 
 #[test]
 fn a_stream_that_is_cut_anywhere_is_no_answer() {
-    for (dialect, stream) in [(&Anthropic as &dyn Dialect, TEXT_AND_CALL), (&OpenAi, CHUNKS)] {
+    for (dialect, stream) in [(&Anthropic as &dyn Dialect, TEXT_AND_CALL), (&OPENAI, CHUNKS)] {
         let whole = read(dialect, &[stream.as_bytes()]).1.unwrap();
         let events: Vec<_> = stream.match_indices("\n\n").map(|(at, _)| at + 2).collect();
         for end in 0..stream.len() {
@@ -169,11 +171,11 @@ fn a_stream_that_is_cut_anywhere_is_no_answer() {
 fn errors_in_the_midst_of_a_stream_have_a_class() {
     let overloaded = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n";
     let gone = "data: {\"error\":{\"code\":502,\"message\":\"Provider disconnected\"},\"choices\":[{\"delta\":{\"content\":\"\"},\"finish_reason\":\"error\"}]}\n\n";
-    for (dialect, stream) in [(&Anthropic as &dyn Dialect, overloaded), (&OpenAi, gone)] {
+    for (dialect, stream) in [(&Anthropic as &dyn Dialect, overloaded), (&OPENAI, gone)] {
         let failure = read(dialect, &[stream.as_bytes()]).1.unwrap_err();
         assert_eq!(failure.class, FailureClass::Overload, "{failure}");
     }
-    for dialect in [&Anthropic as &dyn Dialect, &OpenAi] {
+    for dialect in [&Anthropic as &dyn Dialect, &OPENAI] {
         let failure = read(dialect, &[b"data: <html>\n\n"]).1.unwrap_err();
         assert_eq!(failure.class, FailureClass::Protocol);
     }
@@ -184,7 +186,7 @@ fn calls_of_servers_that_differ_are_read() {
     let calls = |chunks: &[Value]| {
         let chunk = |delta: &Value| format!("data: {}\n\n", json!({"choices": [{"delta": delta}]}));
         let stream: String = chunks.iter().map(chunk).collect::<String>() + "data: [DONE]\n\n";
-        read(&OpenAi, &[stream.as_bytes()]).1.unwrap().reply.calls
+        read(&OPENAI, &[stream.as_bytes()]).1.unwrap().reply.calls
     };
     let whole = json!({"function": {"name": "send_message", "arguments": "{\"to\": \"b\"}"}});
     assert_eq!(calls(&[json!({"tool_calls": [whole]})]), [Call { id: "call_0".into(), ..call() }]);
@@ -231,7 +233,7 @@ fn an_answer_has_a_bound_in_each_of_its_parts() {
         json!({"tool_calls": [{"index": 0, "function": {"arguments": {"a": part}}}]}),
         json!({"tool_calls": [{"index": 0, "function": {"name": part}}]}),
     ] {
-        let failure = flood(&OpenAi, &[], |_| choice(delta.clone()));
+        let failure = flood(&OPENAI, &[], |_| choice(delta.clone()));
         assert_eq!(failure.class, FailureClass::Protocol);
         assert!(failure.message.contains("is longer than 16 MiB"), "{failure}");
     }
@@ -255,12 +257,12 @@ fn an_answer_has_a_bound_in_each_of_its_parts() {
     assert!(failure.message.contains("is longer than 16 MiB"), "{failure}");
     let call = |index| choice(json!({"tool_calls": [{"index": index, "id": "", "function": {}}]}));
     let use_of = |index| start(index, json!({"type": "tool_use", "name": "x"}));
-    for failure in [flood(&OpenAi, &[], call), flood(&Anthropic, &[], use_of)] {
+    for failure in [flood(&OPENAI, &[], call), flood(&Anthropic, &[], use_of)] {
         assert_eq!(failure.class, FailureClass::Protocol);
         assert!(failure.message.contains("more than 128 calls"), "{failure}");
     }
     let calls: String = (0..MAX_CALLS).map(|index| format!("data: {}\n\n", call(index))).collect();
-    let read = read(&OpenAi, &[calls.as_bytes(), b"data: [DONE]\n\n"]).1.unwrap();
+    let read = read(&OPENAI, &[calls.as_bytes(), b"data: [DONE]\n\n"]).1.unwrap();
     assert_eq!(read.reply.calls.len(), MAX_CALLS);
 }
 
@@ -303,7 +305,7 @@ fn a_conversation_is_sent_in_the_form_of_each_api() {
     assert_eq!((&results[1]["is_error"], &results[1]["content"]), (&json!(true), &json!("no")));
     assert_eq!(sent["messages"][4]["content"][0]["cache_control"]["type"], "ephemeral");
 
-    let sent = body(&OpenAi, &messages);
+    let sent = body(&OPENAI, &messages);
     let roles: Vec<&Value> =
         sent["messages"].as_array().unwrap().iter().map(|m| &m["role"]).collect();
     assert_eq!(roles, ["system", "user", "assistant", "tool", "tool", "assistant", "user"]);
@@ -320,7 +322,7 @@ fn arguments_that_are_no_json_are_told_to_the_model_and_not_sent_again() {
     assert_eq!(Call { args: String::new(), ..call() }.parsed().unwrap().get(), "{}");
     let reply = Reply { calls: vec![broken], ..Reply::default() };
     let sent = [Message::User("x".into()), Message::Assistant(reply)];
-    assert_eq!(body(&OpenAi, &sent)["messages"][2]["tool_calls"][0]["function"]["arguments"], "{}");
+    assert_eq!(body(&OPENAI, &sent)["messages"][2]["tool_calls"][0]["function"]["arguments"], "{}");
     assert_eq!(body(&Anthropic, &sent)["messages"][1]["content"][0]["input"], json!({}));
 }
 
@@ -346,8 +348,38 @@ fn a_conversation_is_made_shorter_until_nothing_more_can_be_left_out() {
     let _: Arc<str> = now.clone();
 }
 
+#[test]
+fn fields_that_a_server_refuses_are_not_sent() {
+    let sent = |dialect: OpenAi| {
+        let (messages, extra) = ([Message::User("x".into())], Map::new());
+        let messages = &messages;
+        let (instructions, max_tokens) = ("", Some(9));
+        let ask = Ask { model: "m", instructions, messages, tools: &[], max_tokens, extra: &extra };
+        dialect.body(&ask)
+    };
+    let usual = sent(OPENAI);
+    assert_eq!(
+        (&usual["stream_options"]["include_usage"], &usual["max_tokens"]),
+        (&json!(true), &json!(9))
+    );
+    let max_tokens_as = MaxTokensAs::MaxCompletionTokens;
+    let other = sent(OpenAi { stream_usage: false, max_tokens_as });
+    assert_eq!(other["max_completion_tokens"], 9);
+    assert!(other.get("stream_options").is_none() && other.get("max_tokens").is_none(), "{other}");
+}
+
+#[test]
+fn an_answer_that_fills_the_context_is_told_apart_from_one_that_is_too_long() {
+    let full = TEXT_AND_CALL
+        .replace("\"tool_use\"},\"usage\"", "\"model_context_window_exceeded\"},\"usage\"");
+    assert_eq!(read(&Anthropic, &[full.as_bytes()]).1.unwrap().stop, Stop::Overflow);
+    let full =
+        CHUNKS.replace("\"finish_reason\":\"tool_calls\"", "\"finish_reason\":\"model_length\"");
+    assert_eq!(read(&OPENAI, &[full.as_bytes()]).1.unwrap().stop, Stop::Overflow);
+}
+
 /// Both dialects, each with a whole stream of it.
-const STREAMS: [(&dyn Dialect, &str); 2] = [(&Anthropic, TEXT_AND_CALL), (&OpenAi, CHUNKS)];
+const STREAMS: [(&dyn Dialect, &str); 2] = [(&Anthropic, TEXT_AND_CALL), (&OPENAI, CHUNKS)];
 
 /// Something else in the place of a part of a stream.
 fn damaged() -> impl Strategy<Value = (usize, Vec<u8>)> {
