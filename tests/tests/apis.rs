@@ -282,15 +282,69 @@ async fn an_answer_that_is_too_long_fails_its_turn_and_nothing_else() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_conversation_that_does_not_fit_is_made_shorter_for_the_model_alone() {
     for kind in KINDS {
-        let bench = Bench::start(kind, &[]);
+        let mut bench = Bench::start(kind, &[]);
         let client = bench.client().await;
         for number in 0..6 {
             client.ask("m", &format!("SAY noted {number}")).await.unwrap();
         }
         let answer = client.ask("m", "OVERFLOW once\nRECALL").await.unwrap();
         assert!(answer.contains("noted 5") && !answer.contains("noted 0"), "{answer}");
+        let noticed = client.wait_event(0, |event| event.r#type == "turn.notice").await;
+        let wanted = "3 earlier turns are left out";
+        assert!(text(&noticed, "text").contains(wanted), "{noticed:?}");
+        let asked = bench.server.requests().len();
+        let recalled = client.ask("m", "RECALL").await.unwrap();
+        assert!(recalled.contains("noted 5") && !recalled.contains("noted 0"), "{recalled}");
+        assert_eq!(bench.server.requests().len(), asked + 1, "what fits is known");
+        assert!(bench.daemon.stop());
+        bench.daemon.start_again();
+        let client = bench.daemon.client().await;
         let recalled = client.ask("m", "RECALL").await.unwrap();
         assert!(recalled.contains("noted 0"), "the log is whole: {recalled}");
+        // An answer that filled the context is none, and is asked for again.
+        let (status, content_type) = (200, "text/event-stream".to_owned());
+        let body = full_answer(kind.0).into_bytes();
+        bench.server.next([Behaviour::Raw { status, content_type, body }]);
+        let recalled = client.ask("m", "RECALL").await.unwrap();
+        assert!(recalled.contains("noted 5") && !recalled.contains("noted 0"), "{recalled}");
+    }
+}
+
+/// An answer that was cut because the context is full.
+fn full_answer(kind: &str) -> String {
+    let [_, text] = cut_answers(kind);
+    let text = text.replace(r#""max_tokens""#, r#""model_context_window_exceeded""#);
+    text.replace(r#""length""#, r#""model_length""#)
+}
+
+/// The messages of a request, without marks of what is cached.
+fn messages(body: &serde_json::Value) -> Vec<serde_json::Value> {
+    let mut messages = body["messages"].as_array().unwrap().clone();
+    let blocks = messages.iter_mut().filter_map(|message| message["content"].as_array_mut());
+    for block in blocks.flatten() {
+        block.as_object_mut().unwrap().remove("cache_control");
+    }
+    messages
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_server_has_cached_is_what_the_next_turn_begins_with() {
+    let bench = Bench::start(KINDS[0], &[]);
+    let client = bench.client().await;
+    let told = "SAY let me see\nCALL list_children {}\nCALL list_children {}\nALSO list_children \
+                {}\nSAY done";
+    assert_eq!(client.ask("m", told).await.unwrap(), "done");
+    client.ask("m", told).await.unwrap();
+    let bodies: Vec<_> = bench.server.requests().into_iter().map(|it| it.body).collect();
+    assert_eq!(bodies.len(), 6);
+    for pair in bodies.windows(2) {
+        let (before, after) = (messages(&pair[0]), messages(&pair[1]));
+        assert!(after.len() > before.len());
+        assert_eq!(after[..before.len()], before);
+        // The end of what was told before is marked in both.
+        let last = pair[1]["messages"][before.len() - 1]["content"].as_array().unwrap();
+        assert!(last.last().unwrap().get("cache_control").is_some(), "{last:?}");
+        assert!(pair[1].to_string().matches("cache_control").count() <= 4);
     }
 }
 

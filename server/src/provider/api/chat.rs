@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::model::{Json, Usage};
-use crate::provider::history::{History, Item};
+use crate::model::{Json, TurnId, Usage};
+use crate::provider::history::{History, Item, Turn};
 
 /// Stands for turns that are left out of a conversation.
 const CUT: &str = "[Earlier turns of this conversation are left out.]";
@@ -110,20 +110,111 @@ pub(super) struct Answer {
     pub(super) cost: Option<u64>,
 }
 
-/// The messages of a conversation up to the running turn, and what the agent is told in it.
-pub(super) fn messages(history: History, prompt: Arc<str>) -> Vec<Message> {
-    let mut messages = Vec::new();
-    for item in history.turns.into_iter().flat_map(|turn| turn.items) {
-        push(&mut messages, item);
+/// A conversation up to the running turn, and in it, as far as the model is told it.
+#[derive(Debug)]
+pub(super) struct Conversation {
+    pub(super) messages: Vec<Message>,
+    /// The turns in it and where they begin, oldest first. The last one runs.
+    starts: Vec<(TurnId, usize)>,
+    /// How many turns are left out because they did not fit.
+    left_out: usize,
+    /// The turn up to which long results are shortened.
+    shortened: Option<TurnId>,
+}
+
+/// How a conversation was made to fit, for the turns after it: each begins where the last one did,
+/// so that a model's cache of it stays of use.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Fitted {
+    /// The oldest turn that was told.
+    from: Option<TurnId>,
+    /// The turn up to which long results were shortened.
+    shortened: Option<TurnId>,
+}
+
+impl Conversation {
+    /// The conversation of a turn and what the agent is told in it, made as short as it was when it
+    /// fitted last.
+    pub(super) fn new(
+        history: History,
+        (turn, prompt): (TurnId, Arc<str>),
+        fitted: Fitted,
+    ) -> Self {
+        let (mut messages, mut starts) = (Vec::new(), Vec::new());
+        let mut long = 0;
+        for Turn { id, items, .. } in history.turns {
+            starts.push((id, messages.len()));
+            items.into_iter().for_each(|item| push(&mut messages, item));
+            if fitted.shortened.is_some_and(|last| id.seq() <= last.seq()) {
+                long = messages.len();
+            }
+        }
+        starts.push((turn, messages.len()));
+        messages.push(Message::User(prompt));
+        let shortened = fitted.shortened.filter(|_| shorten_results(&mut messages[..long]));
+        let mut conversation = Self { messages, starts, left_out: 0, shortened };
+        // A turn that came to nothing is not in the conversation: then it is the one after it.
+        let mut starts = conversation.starts.iter();
+        let from = fitted.from.and_then(|first| starts.position(|(id, _)| id.seq() >= first.seq()));
+        match from {
+            Some(from) if from > 0 => conversation.leave_out(from),
+            _ if history.cut > 0 => conversation.mark_cut(),
+            _ => {}
+        }
+        conversation
     }
-    if history.cut > 0 {
-        match messages.first_mut() {
-            Some(Message::User(text)) => *text = format!("{CUT}\n\n{text}").into(),
-            _ => messages.insert(0, Message::User(CUT.into())),
+
+    /// How it fits, once it does.
+    pub(super) fn fitted(&self) -> Fitted {
+        let oldest = self.starts.first().filter(|_| self.left_out > 0);
+        Fitted { from: oldest.map(|(id, _)| *id), shortened: self.shortened }
+    }
+
+    /// What is kept from the model, for people to read.
+    pub(super) fn notice(&self) -> Option<String> {
+        let turns = match self.left_out {
+            0 => None,
+            1 => Some("1 earlier turn is left out".to_owned()),
+            turns => Some(format!("{turns} earlier turns are left out")),
+        };
+        let results = self.shortened.map(|_| "long results of tools are shortened".to_owned());
+        let what: Vec<String> = turns.into_iter().chain(results).collect();
+        let what = Some(what.join(", and ")).filter(|what| !what.is_empty())?;
+        Some(format!("the conversation is longer than the model takes: {what} for it"))
+    }
+
+    /// Makes it shorter: leaves out the older half of its turns, or, where there is nothing more to
+    /// leave out, the middle of its longest texts. False if nothing can be done.
+    pub(super) fn compact(&mut self) -> bool {
+        if self.starts.len() > 1 {
+            self.leave_out(self.starts.len() / 2);
+            return true;
+        }
+        let changed = shorten_results(&mut self.messages);
+        if changed {
+            self.shortened = self.starts.last().map(|(id, _)| *id);
+        }
+        changed
+    }
+
+    /// Leaves out so many of the oldest turns.
+    fn leave_out(&mut self, turns: usize) {
+        let Some((_, from)) = self.starts.get(turns).copied() else { return };
+        self.messages.drain(..from);
+        self.starts.drain(..turns);
+        self.starts.iter_mut().for_each(|(_, start)| *start -= from);
+        self.left_out += turns;
+        self.mark_cut();
+    }
+
+    /// Tells the model that it is not told all.
+    fn mark_cut(&mut self) {
+        if let Some(Message::User(text)) = self.messages.first_mut()
+            && !text.starts_with(CUT)
+        {
+            *text = format!("{CUT}\n\n{text}").into();
         }
     }
-    messages.push(Message::User(prompt));
-    messages
 }
 
 fn push(messages: &mut Vec<Message>, item: Item) {
@@ -161,32 +252,10 @@ fn push(messages: &mut Vec<Message>, item: Item) {
     }
 }
 
-/// Makes a conversation shorter: leaves out the older half of its turns, or, where there is
-/// nothing more to leave out, the middle of its longest texts. False if nothing can be done.
-pub(super) fn compact(messages: &mut Vec<Message>) -> bool {
-    let starts = |messages: &[Message]| -> Vec<usize> {
-        let is_start =
-            |(at, message): (usize, &Message)| matches!(message, Message::User(_)).then_some(at);
-        messages.iter().enumerate().filter_map(is_start).collect()
-    };
-    let turns = starts(messages);
-    // The last is what the agent is told now.
-    if let [_, .., _] = turns[..] {
-        let from = turns[turns.len() / 2];
-        messages.drain(..from);
-        if let Some(Message::User(text)) = messages.first_mut()
-            && !text.starts_with(CUT)
-        {
-            *text = format!("{CUT}\n\n{text}").into();
-        }
-        return true;
-    }
-    shorten_results(messages)
-}
-
 /// Longest result of a call that is never shortened, in bytes.
 const SHORT: usize = 4 << 10;
 
+/// Leaves out the middle of long results. False if there are none.
 fn shorten_results(messages: &mut [Message]) -> bool {
     let mut changed = false;
     for message in messages {

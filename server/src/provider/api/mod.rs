@@ -30,7 +30,7 @@ use serde_json::{Map, Value};
 
 pub use self::config::{ANTHROPIC, OPENAI};
 
-use self::chat::{Answer, Call, CallResult, Message, Stop, compact, messages};
+use self::chat::{Answer, Call, CallResult, Conversation, Fitted, Message, Stop};
 use self::config::Config;
 use self::http::{Stream, told};
 use self::room::Room;
@@ -175,6 +175,7 @@ impl Provider for Api {
                 model: model.to_owned(),
                 instructions: spec.instructions,
                 is_news: spec.saved.as_ref().is_some_and(is_of_agent),
+                fitted: Fitted::default(),
             };
             Ok(Box::new(session) as Box<dyn Instance>)
         }
@@ -182,13 +183,16 @@ impl Provider for Api {
     }
 }
 
-/// A session of a model, which has nothing of its own to keep.
+/// A session of a model, which has nothing of its own to keep: how the conversation fitted is found
+/// out again.
 struct Session {
     config: Arc<Config>,
     model: String,
     instructions: Arc<str>,
     /// Whether a command-line agent ran the turns before, which does not know of the next.
     is_news: bool,
+    /// How the conversation fitted last.
+    fitted: Fitted,
 }
 
 impl Instance for Session {
@@ -230,14 +234,20 @@ fn having_forgotten(ended: Ended) -> Ended {
 }
 
 impl Session {
-    async fn run(&self, prompt: Prompt, io: Arc<dyn TurnIo>) -> Result<Ended, Failure> {
+    async fn run(&mut self, prompt: Prompt, io: Arc<dyn TurnIo>) -> Result<Ended, Failure> {
         // It is read anew, so that one that was exchanged is in force with the next turn.
         let (key, secrets) = self.config.key().await?;
-        let mut messages = messages(io.history().await?, prompt.text.clone());
-        let mut said = String::new();
+        let asked = (prompt.turn, prompt.text.clone());
+        let mut conversation = Conversation::new(io.history().await?, asked, self.fitted);
+        let (mut said, mut is_noticed) = (String::new(), false);
         for _ in 0..self.config.max_steps {
-            let answer = self.ask_fitting(&mut messages, &prompt, key.as_ref(), &secrets, &io);
+            let answer = self.ask_fitting(&mut conversation, &prompt, key.as_ref(), &secrets, &io);
             let Answer { reply, stop, .. } = answer.await?;
+            self.fitted = conversation.fitted();
+            if !is_noticed && let Some(notice) = conversation.notice() {
+                io.tell(Activity::Notice(notice));
+                is_noticed = true;
+            }
             said.push_str(&reply.text);
             // What comes in several answers is not longer than what comes in one.
             Room::default().take(said.len())?;
@@ -245,10 +255,6 @@ impl Session {
                 Stop::Refused => {
                     let message = format!("the model refused: {}", told(&said));
                     return Err(Failure::permanent(message));
-                }
-                Stop::Overflow => {
-                    let message = "the conversation has grown longer than the model takes";
-                    return Err(Failure::new(FailureClass::Overflow, message));
                 }
                 // Nobody knows what its end would have been, that of a call above all.
                 Stop::Length => return Err(self.config.cut_off()),
@@ -263,9 +269,9 @@ impl Session {
             }
             let results = call_all(&reply.calls, &io).await;
             let calls_nothing = reply.calls.is_empty();
-            messages.push(Message::Assistant(reply));
+            conversation.messages.push(Message::Assistant(reply));
             if !calls_nothing {
-                messages.push(Message::Results(results));
+                conversation.messages.push(Message::Results(results));
             }
         }
         let steps = self.config.max_steps;
@@ -277,15 +283,26 @@ impl Session {
     /// Asks the model, with a shorter conversation if this one does not fit.
     async fn ask_fitting(
         &self,
-        messages: &mut Vec<Message>,
+        conversation: &mut Conversation,
         prompt: &Prompt,
         key: Option<&Secret>,
         secrets: &Secrets,
         io: &Arc<dyn TurnIo>,
     ) -> Result<Answer, Failure> {
         loop {
-            match self.ask(messages, prompt, key, secrets, io).await {
-                Err(failure) if failure.class == FailureClass::Overflow && compact(messages) => {
+            let asked = self.ask(&conversation.messages, prompt, key, secrets, io).await;
+            let asked = asked.and_then(|answer| match answer.stop {
+                // What came of the answer is not all of it.
+                Stop::Overflow => {
+                    let message = "the conversation has grown longer than the model takes";
+                    Err(Failure::new(FailureClass::Overflow, message))
+                }
+                _ => Ok(answer),
+            });
+            match asked {
+                Err(failure)
+                    if failure.class == FailureClass::Overflow && conversation.compact() =>
+                {
                     tracing::info!(agent = %prompt.agent, "a conversation was made shorter");
                     io.tell(Activity::Void);
                 }

@@ -1,18 +1,16 @@
 //! Bodies that are sent and streams that are read, without a server.
 
-use std::sync::Arc;
-
 use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::{Map, Value, json};
 
 use super::anthropic::Anthropic;
-use super::chat::{Answer, Call, CallResult, Message, Reply, Stop, compact, messages};
+use super::chat::{Answer, Call, CallResult, Conversation, Fitted, Message, Reply, Stop};
 use super::openai::{MaxTokensAs, OpenAi};
 use super::room::{MAX_ANSWER, MAX_CALLS};
 use super::sse::{Event, Events};
 use super::{Ask, Dialect};
-use crate::model::{CallId, FailureClass, Json, TurnId, Usage};
+use crate::model::{CallId, FailureClass, Json, SessionId, TurnId, Usage};
 use crate::provider::history::{End, History, Item, Turn};
 use crate::provider::secret::Secrets;
 use crate::provider::{Failure, OutputKind};
@@ -278,7 +276,8 @@ fn conversation() -> Vec<Message> {
         Item::Result { id: id(2), outcome: Err("no".into()) },
         Item::Assistant("done".into()),
     ];
-    messages(History { turns: vec![turn(items)], cut: 3 }, "next".into())
+    let history = History { turns: vec![turn(items)], cut: 3 };
+    Conversation::new(history, (TurnId::from_u64(2), "next".into()), Fitted::default()).messages
 }
 
 fn body(dialect: &dyn Dialect, messages: &[Message]) -> Value {
@@ -303,7 +302,11 @@ fn a_conversation_is_sent_in_the_form_of_each_api() {
     assert_eq!(calls[0]["input"], json!({"to": "b"}));
     assert_eq!(results[0]["tool_use_id"], calls[0]["id"]);
     assert_eq!((&results[1]["is_error"], &results[1]["content"]), (&json!(true), &json!("no")));
-    assert_eq!(sent["messages"][4]["content"][0]["cache_control"]["type"], "ephemeral");
+    for (at, block) in [(2, 1), (4, 0)] {
+        let marked = &sent["messages"][at]["content"][block];
+        assert_eq!(marked["cache_control"]["type"], "ephemeral");
+    }
+    assert_eq!(sent["messages"].to_string().matches("cache_control").count(), 2);
 
     let sent = body(&OPENAI, &messages);
     let roles: Vec<&Value> =
@@ -324,28 +327,6 @@ fn arguments_that_are_no_json_are_told_to_the_model_and_not_sent_again() {
     let sent = [Message::User("x".into()), Message::Assistant(reply)];
     assert_eq!(body(&OPENAI, &sent)["messages"][2]["tool_calls"][0]["function"]["arguments"], "{}");
     assert_eq!(body(&Anthropic, &sent)["messages"][1]["content"][0]["input"], json!({}));
-}
-
-#[test]
-fn a_conversation_is_made_shorter_until_nothing_more_can_be_left_out() {
-    let say = |text: &str| Message::Assistant(Reply { text: text.into(), ..Reply::default() });
-    let mut long: Vec<Message> = (0..8)
-        .flat_map(|turn| [Message::User(format!("q{turn}").into()), say("a")])
-        .chain([Message::User("now".into())])
-        .collect();
-    let result = CallResult { id: "1".into(), outcome: Ok("é".repeat(9000)) };
-    long.push(Message::Results(vec![result]));
-    let mut lengths = vec![long.len()];
-    while compact(&mut long) {
-        lengths.push(long.len());
-        assert!(lengths.len() < 20, "{lengths:?}");
-    }
-    assert_eq!(lengths, [18, 10, 6, 4, 2, 2]);
-    let Message::User(now) = &long[0] else { panic!("{long:?}") };
-    assert!(now.starts_with("[Earlier turns") && now.ends_with("now"), "{now}");
-    let Message::Results(results) = &long[1] else { panic!("{long:?}") };
-    assert!(results[0].text().contains("bytes are left out here"));
-    let _: Arc<str> = now.clone();
 }
 
 #[test]
@@ -376,6 +357,122 @@ fn an_answer_that_fills_the_context_is_told_apart_from_one_that_is_too_long() {
     let full =
         CHUNKS.replace("\"finish_reason\":\"tool_calls\"", "\"finish_reason\":\"model_length\"");
     assert_eq!(read(&OPENAI, &[full.as_bytes()]).1.unwrap().stop, Stop::Overflow);
+}
+
+fn turn_id(number: u64) -> TurnId {
+    TurnId::starting_at(SessionId::from_u128(1), number)
+}
+
+/// A turn of a question, a call whose result has so many bytes, and an answer.
+fn turn(number: u64, bytes: usize) -> Turn {
+    let id = CallId::from_u64(number);
+    let value = Ok(serde_json::from_str(&json!("é".repeat(bytes / 2)).to_string()).unwrap());
+    let items = vec![
+        Item::User(format!("q{number}").into()),
+        Item::Call { id, tool: "x".into(), args: serde_json::from_str("{}").unwrap() },
+        Item::Result { id, outcome: value },
+        Item::Assistant("a".into()),
+    ];
+    Turn { id: turn_id(number), end: End::Completed, stand_in: None, items }
+}
+
+fn first(conversation: &Conversation) -> &str {
+    let Message::User(text) = &conversation.messages[0] else { panic!("{conversation:?}") };
+    text
+}
+
+#[test]
+fn a_conversation_is_made_shorter_until_nothing_more_can_be_left_out() {
+    let history = |turns: u64| History { turns: (0..turns).map(|n| turn(n, 4)).collect(), cut: 0 };
+    let told = (turn_id(8), "now".into());
+    let mut long = Conversation::new(history(8), told, Fitted::default());
+    let result = CallResult { id: "1".into(), outcome: Ok("é".repeat(9000)) };
+    long.messages.push(Message::Results(vec![result]));
+    assert_eq!(long.notice(), None);
+    let mut lengths = vec![long.messages.len()];
+    let mut notices = Vec::new();
+    while long.compact() {
+        lengths.push(long.messages.len());
+        notices.extend(long.notice());
+        assert!(lengths.len() < 20, "{lengths:?}");
+    }
+    assert_eq!(lengths, [34, 18, 10, 6, 2, 2]);
+    assert!(notices[0].ends_with("4 earlier turns are left out for it"), "{notices:?}");
+    let last = "8 earlier turns are left out, and long results of tools are shortened for it";
+    assert!(notices[4].ends_with(last), "{notices:?}");
+    let now = first(&long);
+    assert!(now.starts_with("[Earlier turns") && now.ends_with("now"), "{now}");
+    let Message::Results(results) = &long.messages[1] else { panic!("{long:?}") };
+    assert!(results[0].text().contains("bytes are left out here"));
+}
+
+#[test]
+fn a_conversation_begins_where_it_fitted_last() {
+    let history = |from: u64, to: u64| {
+        let turns = (from..to).map(|n| turn(n, if n == 4 { 9000 } else { 4 })).collect();
+        History { turns, cut: from }
+    };
+    let of = |from, to, fitted| {
+        Conversation::new(history(from, to), (turn_id(to), "now".into()), fitted)
+    };
+    let mut long = of(0, 4, Fitted::default());
+    assert!(long.compact());
+    let fitted = long.fitted();
+    let next = of(0, 5, fitted);
+    assert!(first(&next).starts_with("[Earlier turns") && first(&next).ends_with("q2"), "{next:?}");
+    assert!(next.notice().unwrap().contains("2 earlier turns are left out"));
+    assert_eq!(next.messages[..long.messages.len() - 1], long.messages[..long.messages.len() - 1]);
+    // What was left out for its length in bytes is none of these.
+    let later = of(3, 5, fitted);
+    assert!(first(&later).ends_with("q3") && later.notice().is_none(), "{later:?}");
+    // A result that was shortened stays so.
+    let mut alone = of(0, 4, Fitted::default());
+    while alone.messages.len() > 1 {
+        assert!(alone.compact());
+    }
+    let result = CallResult { id: "1".into(), outcome: Ok("é".repeat(9000)) };
+    alone.messages.push(Message::Results(vec![result]));
+    assert!(alone.compact() && !alone.compact());
+    let next = of(0, 5, alone.fitted());
+    assert!(first(&next).ends_with("q4"), "{next:?}");
+    let Message::Results(results) = &next.messages[2] else { panic!("{next:?}") };
+    assert!(results[0].text().contains("bytes are left out here"));
+    // A turn that came to nothing is passed over.
+    let mut history = history(0, 5);
+    history.turns.remove(4);
+    let next = Conversation::new(history, (turn_id(5), "now".into()), alone.fitted());
+    assert!(first(&next).ends_with("now"), "{next:?}");
+}
+
+#[test]
+fn a_call_has_one_name_in_its_turn_and_after_it() {
+    let reply = |id: &str, opaque: Vec<Value>| {
+        let call = |more: &str| Call { id: format!("{id}{more}"), ..call() };
+        Message::Assistant(Reply { text: "hm".into(), opaque, calls: vec![call("a"), call("b")] })
+    };
+    let results = |id: &str| {
+        let result = |more: &str| CallResult { id: format!("{id}{more}"), outcome: Ok("1".into()) };
+        Message::Results(vec![result("a"), result("b")])
+    };
+    let tool = |id: &str| json!({"type": "tool_use", "id": id, "name": "send_message", "input": {"to": "b"}});
+    let blocks = vec![json!({"type": "text", "text": "hm"}), tool("ta"), tool("tb")];
+    let thought = json!({"type": "thinking", "thinking": "t", "signature": "s"});
+    let within = [&[thought][..], &blocks].concat();
+    let sent = |id: &str, opaque: Vec<Value>| {
+        let own = [reply(id, opaque), results(id)];
+        let messages = [&[Message::User("x".into())][..], &own, &own].concat();
+        body(&Anthropic, &messages)["messages"].clone()
+    };
+    let later = sent("call-", Vec::new());
+    assert_eq!(sent("t", blocks), later);
+    assert_eq!(later[3]["content"][2]["id"], "call_4");
+    assert_eq!(later[4]["content"][1]["tool_use_id"], "call_4");
+    let mut thinking = sent("t", within);
+    for at in [1, 3] {
+        let first = thinking[at]["content"].as_array_mut().unwrap().remove(0);
+        assert_eq!(first["signature"], "s");
+    }
+    assert_eq!(thinking, later);
 }
 
 /// Both dialects, each with a whole stream of it.
