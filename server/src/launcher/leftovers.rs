@@ -9,6 +9,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
@@ -18,6 +19,8 @@ use crate::model::{Leftover, SessionId, WorkspaceId};
 
 /// How long the end of a leftover is waited for, in seconds.
 const PATIENCE: i64 = 5;
+/// Longest wait between two looks at what is to end.
+const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// Whose a process is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,18 +108,35 @@ fn end_tree(pid: Pid) {
     // Each of these can only fail for one that has ended.
     let Ok(open) = pidfd_open(pid, PidfdFlags::empty()) else { return };
     let _ = kill_process(pid, Signal::STOP);
-    loop {
-        let below = descendants(pid);
-        if below.is_empty() {
-            break;
-        }
-        let left = below.into_iter().filter(|below| kill_process(*below, Signal::KILL).is_ok());
-        if left.filter(|below| !is_zombie(*below)).count() == 0 {
-            break;
-        }
+    let end = |below: Pid| kill_process(below, Signal::KILL).is_ok() && !is_zombie(below);
+    let left = end_below(|| descendants(pid), end, Duration::from_secs(PATIENCE.unsigned_abs()));
+    if !left.is_empty() {
+        let pids: Vec<i32> = left.iter().map(|left| left.as_raw_nonzero().get()).collect();
+        tracing::warn!(?pids, "processes that a daemon left were killed and do not end");
     }
     let _ = kill_process(pid, Signal::KILL);
     wait_for(&open);
+}
+
+/// Ends what is found, again and again until nothing is, or time is up. `end` says whether one is
+/// still there. Returns who was left.
+pub(super) fn end_below(
+    find: impl Fn() -> Vec<Pid>,
+    end: impl Fn(Pid) -> bool,
+    patience: Duration,
+) -> Vec<Pid> {
+    let begun = Instant::now();
+    loop {
+        let left: Vec<Pid> = find().into_iter().filter(|below| end(*below)).collect();
+        let Some(first) = left.first() else { return left };
+        if begun.elapsed() >= patience {
+            return left;
+        }
+        // One that is not there any more needs no waiting for.
+        if let Ok(first) = pidfd_open(*first, PidfdFlags::empty()) {
+            let _ = poll(&mut [PollFd::new(&first, PollFlags::IN)], Some(&PAUSE));
+        }
+    }
 }
 
 /// Waits for the end of a process, for a while.

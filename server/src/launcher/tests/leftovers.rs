@@ -1,10 +1,11 @@
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 
-use super::super::leftovers::{Records, Whose};
+use super::super::leftovers::{Records, Whose, end_below};
 use crate::model::{Leftover, SessionId};
 
 const WHOSE: Whose = Whose { session: Some(SessionId::from_u128(7)), workspace: None };
@@ -86,4 +87,22 @@ fn a_process_that_ended_by_itself_leaves_no_record() {
     assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
     drop(child.stdin.take());
     child.wait().unwrap();
+}
+
+#[test]
+fn what_does_not_end_is_waited_for_with_pauses_and_then_named() {
+    let (mut child, pid) = victim();
+    let (looks, begun) = (std::cell::Cell::new(0), Instant::now());
+    let find = || {
+        looks.set(looks.get() + 1);
+        vec![pid]
+    };
+    // As one that the kernel holds: it was killed, and is there.
+    let left = end_below(find, |_| true, Duration::from_millis(200));
+    assert_eq!(left, [pid]);
+    assert!(begun.elapsed() >= Duration::from_millis(200));
+    assert!(looks.get() <= 20, "looked {} times", looks.get());
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    assert_eq!(end_below(|| vec![pid], |_| false, Duration::from_secs(5)), []);
 }
