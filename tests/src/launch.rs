@@ -72,6 +72,7 @@ impl Bench {
         }
         World {
             workspace: WorkspaceId::from_u128(1),
+            counted: Source::Workspaces("w/root".into()),
             mounts: all,
             links: BTreeMap::new(),
             network: false,

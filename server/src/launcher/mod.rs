@@ -459,7 +459,7 @@ impl Launcher {
         };
         let inner = &self.inner;
         let root = match &launch.world {
-            Some(_) => PathBuf::from(self.home(&launch, false)),
+            Some(world) => inner.files.path_of(&world.counted),
             // Nothing of it is on a disk.
             None => inner.etc.clone(),
         };

@@ -78,6 +78,8 @@ pub struct LinkPlace {
 pub struct World {
     /// The workspace whose limits its processes share.
     pub workspace: WorkspaceId,
+    /// The root of that workspace, whatever part of it is seen here: what lies there counts.
+    pub counted: Source,
     /// Folders by the normal path at which they are seen. The root, the empty path, is always
     /// there; of two that cover a path the longer one is seen.
     pub mounts: BTreeMap<String, Mount>,
@@ -147,9 +149,10 @@ impl World {
 
     fn of(workspace: &Workspace) -> Self {
         let source = Source::Workspaces(workspace.root.clone());
-        let root = Mount { source, access: Access::ReadWrite };
+        let root = Mount { source: source.clone(), access: Access::ReadWrite };
         Self {
             workspace: workspace.id,
+            counted: source,
             mounts: BTreeMap::from([(String::new(), root)]),
             links: BTreeMap::new(),
             network: false,
@@ -172,6 +175,9 @@ impl World {
         if !workspace.limits.is_empty() {
             self.limits = workspace.limits.or(self.limits);
             self.workspace = workspace.id;
+            if let Some(root) = self.mounts.get("") {
+                self.counted = root.source.clone();
+            }
         }
     }
 }

@@ -106,6 +106,7 @@ fn seen(root: &str) -> Seen {
     let source = Source::Workspaces(root.to_owned());
     Seen {
         workspace: WorkspaceId::from_u128(1),
+        counted: source.clone(),
         mounts: [(String::new(), Mount { source, access: Access::ReadWrite })].into(),
         links: Default::default(),
         network: false,

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 
 use substrat_server::launcher::limits::Hit;
 use substrat_server::launcher::{Ends, Exit, Launch};
-use substrat_server::model::{LimitKind, Limits, World};
+use substrat_server::model::{Access, LimitKind, Limits, World};
 use substrat_server::workspace::SandboxPolicy;
 use substrat_tests::hostile::{assert_held, python};
 use substrat_tests::launch::{Bench, Ran};
@@ -167,6 +167,19 @@ async fn assert_disk_is_held(script: &str) -> Bench {
 async fn a_workspace_grows_no_larger_than_allowed() {
     let bench = assert_disk_is_held("write('big', bytes(16 << 20))").await;
     assert!(fs::metadata(bench.root().join("big")).unwrap().size() <= 16 << 20);
+}
+
+#[tokio::test]
+async fn who_sees_one_folder_fills_no_more_of_the_disk() {
+    let bench = Bench::new(SandboxPolicy::Required);
+    fs::create_dir(bench.root().join("sub")).unwrap();
+    fs::write(bench.root().join("before"), vec![0; 3 << 19]).unwrap();
+    let world = limited(&bench, Limits { disk: Some(2 << 20), ..Limits::default() });
+    let window = world.window("sub", Access::ReadWrite);
+    // Neither is too much by itself.
+    let script = "time.sleep(2)\nwrite('more', bytes(1 << 20))\nsignal.alarm(60)\nsignal.pause()\n";
+    let (ran, hits) = run(&bench, python(window, script)).await;
+    assert_eq!(kinds(&hits), [LimitKind::Disk], "{ran:?}");
 }
 
 #[tokio::test]

@@ -71,7 +71,8 @@ pub(super) struct Count {
 pub struct Ward {
     /// The workspace, whose launches share their limits.
     pub workspace: WorkspaceId,
-    /// Its root on the host; its size is counted.
+    /// Its root on the host, also where the launch sees a part of it: all of it is counted, since
+    /// launches share one count.
     pub root: PathBuf,
     /// The first process of the launch; all others descend from it, for as long as it lives.
     pub top: u32,

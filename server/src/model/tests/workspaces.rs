@@ -189,6 +189,30 @@ fn a_view_has_its_own_switch_and_shares_variables_and_limits() {
 }
 
 #[test]
+fn what_counts_is_the_root_of_the_workspace_whose_limits_hold() {
+    let mut world = World::new(4);
+    let limits = Limits { disk: Some(1 << 30), ..Limits::default() };
+    world.make(NewWorkspace { limits, ..NewWorkspace::named("desk") }).unwrap();
+    world.view("look", "desk", "src", ReadWrite);
+    let root = Source::Workspaces(world.root("desk"));
+    let look = |world: &World| {
+        let look = world.state.resolve_workspace("look").unwrap();
+        world.state.workspace_world(look)
+    };
+    assert_eq!(look(&world).mounts[""].source, root.join("src"));
+    assert_eq!(look(&world).counted, root);
+    assert_eq!(look(&world).window("lib", ReadWrite).counted, root);
+    let update = Command::UpdateWorkspace {
+        workspace: "look".into(),
+        network: None,
+        env: Default::default(),
+        limits,
+    };
+    world.run(update).unwrap();
+    assert_eq!(look(&world).window("lib", ReadWrite).counted, root.join("src"));
+}
+
+#[test]
 fn a_workspace_goes_with_its_views_unless_an_agent_is_in_one() {
     let mut world = World::new(4);
     world.desk("desk");
