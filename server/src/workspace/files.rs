@@ -15,7 +15,7 @@ use super::alone::Locks;
 use super::git::{Nobody, Run};
 use super::{Error, kernel};
 use crate::model::{
-    Access, LINK_IN_HOME, LINK_MISSING, LINK_NOT_A_FOLDER, Rejection, Source, WorkspaceId, World,
+    Access, LINK_IN_HOME, LINK_MISSING, LINK_NOT_A_FOLDER, Mount, Rejection, Source, WorkspaceId,
 };
 
 /// The files of all workspaces below one folder, and the host folders that they link.
@@ -31,16 +31,6 @@ pub struct Files {
     pub(super) git: Arc<dyn Run>,
     /// Held while a workspace is made or removed.
     pub(super) alone: Locks,
-}
-
-/// A place in a workspace: an open folder, and a path beneath it.
-pub(super) struct Place {
-    pub(super) dir: Dir,
-    /// Relative to the folder; empty for the folder itself.
-    pub(super) path: String,
-    pub(super) writable: bool,
-    /// Whether the folder is the root of a worktree.
-    pub(super) is_worktree: bool,
 }
 
 impl Files {
@@ -177,27 +167,21 @@ impl Files {
         shows_socket.then_some("it holds the daemon's socket")
     }
 
-    /// Opens the folder that a normal path lies in. One that is missing in a workspace is made, if
-    /// that may be written.
-    pub(super) fn place(&self, world: &World, path: &str) -> Result<Place, Error> {
-        let missing = || Error::NotFound { path: path.to_owned() };
-        let (mount, rest) = world.mount_of(path).ok_or_else(missing)?;
-        let writable = mount.access == Access::ReadWrite;
-        let is_root = rest.len() == path.len();
-        let dir = match &mount.source {
+    /// Opens a folder that is shown, by the path at which it is seen. One that is missing in a
+    /// workspace is made, if that may be written.
+    pub(super) fn open_mount(&self, mount: &Mount, at: &str) -> Result<OwnedFd, Error> {
+        let (writable, is_root) = (mount.access == Access::ReadWrite, at.is_empty());
+        let opened = match &mount.source {
             // It had no symbolic links when it was linked; who put one there leads elsewhere.
             Source::Host(top) => openat(CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
                 .map_err(io::Error::from)
-                .and_then(|root| open_real(root, top)),
+                .and_then(|root| enter_all(root, top)),
             Source::Workspaces(root) if writable && (is_root || is_whole(root)) => {
-                self.open_root(root)
+                self.make_root(root)
             }
-            Source::Workspaces(root) => self.all().and_then(|all| open_real(all, root)),
+            Source::Workspaces(root) => self.all().and_then(|all| enter_all(all, root)),
         };
-        let at = if is_root { "the workspace" } else { path };
-        let dir = dir.map_err(Error::at(at))?;
-        let is_worktree = mount.source.is_worktree();
-        Ok(Place { dir, path: rest.to_owned(), writable, is_worktree })
+        opened.map_err(Error::at(if is_root { "the workspace" } else { at }))
     }
 }
 
@@ -269,11 +253,15 @@ pub(super) fn is_whole(root: &str) -> bool {
 
 /// Opens a folder below another without following a symbolic link.
 fn open_real(top: impl AsFd, path: &str) -> io::Result<Dir> {
+    readable(&enter_all(top, path)?)
+}
+
+fn enter_all(top: impl AsFd, path: &str) -> io::Result<OwnedFd> {
     let mut at = enter(top, ".")?;
     for part in path.split('/').filter(|part| !part.is_empty()) {
         at = enter(&at, part)?;
     }
-    readable(&at)
+    Ok(at)
 }
 
 pub(super) fn enter(dir: impl AsFd, name: impl Arg) -> io::Result<OwnedFd> {

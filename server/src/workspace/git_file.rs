@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use cap_std::fs::{Dir, Metadata, MetadataExt};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, statat};
 
-use super::files::Place;
+use super::resolve::Place;
 use super::{Error, Files, Open, Unseen};
 use crate::model::{Access, World};
 
@@ -22,11 +22,11 @@ pub(super) struct Guard {
 impl Guard {
     /// Of a place, if that is in a worktree as a whole: from a folder of it no path leads up.
     pub(super) fn of(place: &Place) -> io::Result<Option<Self>> {
-        if !place.is_worktree {
+        if !place.is_worktree() {
             return Ok(None);
         }
-        let root = fstat(place.dir.as_fd())?;
-        let file = statat(place.dir.as_fd(), NAME, AtFlags::SYMLINK_NOFOLLOW).ok();
+        let root = fstat(&place.root)?;
+        let file = statat(&place.root, NAME, AtFlags::SYMLINK_NOFOLLOW).ok();
         let file = file.map(|file| (file.st_dev, file.st_ino));
         Ok(Some(Self { root: (root.st_dev, root.st_ino), file }))
     }
@@ -44,10 +44,10 @@ impl Guard {
 }
 
 impl Place {
-    /// Refuses to write the file, or below it, by its own path.
+    /// Refuses to write the file, or below it.
     pub(super) fn refuse_git_file(&self, path: &str) -> Result<(), Error> {
         let first = self.path.split('/').next();
-        match self.is_worktree && first == Some(NAME) {
+        match self.is_worktree() && first == Some(NAME) {
             true => Err(Error::GitFile { path: path.to_owned() }),
             false => Ok(()),
         }

@@ -1,8 +1,8 @@
 //! Files of workspaces: what an agent's file tools may reach, and nothing else.
 //!
-//! Every path is resolved beneath an open folder (`openat2` with `RESOLVE_BENEATH` where the
-//! kernel has it), component by component otherwise: `..`, absolute paths and symbolic links that
-//! lead out are refused by the resolution itself, so there is no gap between check and use.
+//! Every path is resolved beneath an open folder, component by component: `..`, absolute paths and
+//! symbolic links that lead out are refused by the resolution itself, and where a link leads to
+//! what is mounted, that is found and not what it hides. So there is no gap between check and use.
 
 mod alone;
 mod copies;
@@ -14,6 +14,7 @@ mod kernel;
 mod look;
 mod mounts;
 mod places;
+mod resolve;
 mod settings;
 #[cfg(test)]
 mod tests;

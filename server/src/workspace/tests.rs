@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "the files are looked at from outside of the tools")]
 
 mod git_file;
+mod hidden;
 mod looks;
 mod mounts;
 mod places;

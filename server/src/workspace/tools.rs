@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 
-use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt, Permissions, PermissionsExt};
+use cap_std::fs::{Dir, OpenOptions, Permissions, PermissionsExt};
 use rustix::fs::OFlags;
 use serde_json::{Value, json};
 
-use super::files::{Place, sync};
+use super::files::{readable, sync};
 use super::git_file::Guard;
+use super::resolve::{Last, Place, join};
 use super::{Error, Files};
-use crate::model::workspace_path;
 use crate::model::{ListFiles, ReadFile, Tool, World, WriteFile};
+use crate::model::{covers, workspace_path};
 
 /// Most bytes of text that one read returns.
 const MAX_READ: usize = 256 << 10;
@@ -35,16 +36,14 @@ impl Files {
         }
     }
 
-    fn find(&self, world: &World, path: &str) -> Result<Place, Error> {
+    fn find(&self, world: &World, path: &str, last: Last) -> Result<Place, Error> {
         let normal = workspace_path(path).map_err(|no| Error::Path(no.to_string()))?;
-        self.place(world, &normal)
+        self.resolve(world, &normal, last)
     }
 
     fn read(&self, world: &World, args: &ReadFile) -> Result<Value, Error> {
-        let place = self.find(world, &args.path)?;
-        let mut options = OpenOptions::new();
-        options.read(true).custom_flags(HARMLESS.bits() as i32);
-        let file = place.dir.open_with(place.or_dot(), &options).map_err(Error::at(&args.path))?;
+        let place = self.find(world, &args.path, Last::Followed)?;
+        let file = place.open(OFlags::RDONLY | HARMLESS).map_err(Error::at(&args.path))?;
         let size = regular_size(&file, &args.path)?;
         if size > MAX_FILE {
             let what = format!("{:?}", args.path);
@@ -86,35 +85,20 @@ impl Files {
     }
 
     fn write(&self, world: &World, args: &WriteFile) -> Result<Value, Error> {
-        let place = self.find(world, &args.path)?;
-        if !place.writable {
+        let last = if args.append { Last::Followed } else { Last::Meant };
+        let mut place = self.find(world, &args.path, last)?;
+        if !place.is_writable() {
             return Err(Error::ReadOnly { path: args.path.clone() });
         }
-        if place.path.is_empty() {
+        if place.rest.is_empty() {
             return Err(Error::WrongKind { path: args.path.clone(), what: "a folder" });
         }
         place.refuse_git_file(&args.path)?;
         let at = || Error::at(&args.path);
         let guard = Guard::of(&place).map_err(at())?;
-        if let Some((parent, _)) = place.path.rsplit_once('/') {
-            place.dir.create_dir_all(parent).map_err(at())?;
-        }
+        place.make_folders().map_err(at())?;
         if args.append {
-            let mut options = OpenOptions::new();
-            options.append(true).create(true).custom_flags(HARMLESS.bits() as i32);
-            let mut file = place.dir.open_with(&place.path, &options).map_err(at())?;
-            regular_size(&file, &args.path)?;
-            let metadata = file.metadata().map_err(at())?;
-            if guard.is_some_and(|guard| guard.is_file(&metadata)) {
-                return Err(Error::GitFile { path: args.path.clone() });
-            }
-            // What the daemon writes is nobody's to run with another's rights.
-            let mode = metadata.permissions().mode();
-            if mode & 0o6000 != 0 {
-                file.set_permissions(Permissions::from_mode(mode & 0o777)).map_err(at())?;
-            }
-            file.write_all(args.content.as_bytes()).map_err(at())?;
-            file.sync_data().map_err(at())?;
+            append(&place, guard.as_ref(), args)?;
         } else {
             replace(&place, guard.as_ref(), args)?;
         }
@@ -124,26 +108,32 @@ impl Files {
     fn list(&self, world: &World, args: &ListFiles) -> Result<Value, Error> {
         let normal = workspace_path(&args.path).map_err(|no| Error::Path(no.to_string()))?;
         let mut found = BTreeMap::new();
-        let place = self.place(world, &normal)?;
+        let place = self.resolve(world, &normal, Last::Followed)?;
+        // What is seen there hangs on where it really is.
+        let real = place.seen_at();
         let depth = if args.recursive { MAX_DEPTH } else { 1 };
-        let within =
-            |mount: &&String| !mount.is_empty() && **mount != normal && is_below(mount, &normal);
+        let within = |mount: &&String| **mount != real && covers(&real, mount);
         let mounts: Vec<&String> = world.mounts.keys().filter(within).collect();
-        let opened =
-            if place.path.is_empty() { Ok(place.dir) } else { place.dir.open_dir(&place.path) };
-        match opened {
-            Ok(dir) => walk(&dir, &normal, depth, &mut found).map_err(Error::at(&args.path))?,
-            // A folder that exists only because links are mounted in it has none on the disk.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && !mounts.is_empty() => {}
-            Err(error) => return Err(Error::at(&args.path)(error)),
+        if place.rest.is_empty() {
+            let walked =
+                readable(&place.dir).and_then(|dir| walk(world, &dir, &real, depth, &mut found));
+            walked.map_err(Error::at(&args.path))?;
+        } else if place.is_there() {
+            return Err(Error::WrongKind { path: args.path.clone(), what: "no folder" });
+        } else if mounts.is_empty() {
+            // Else it is a folder that exists only because links are mounted in it.
+            return Err(Error::NotFound { path: args.path.clone() });
         }
-        // What lies where a link is mounted cannot be reached.
-        found.retain(|path, _| !mounts.iter().any(|mount| is_below(path, mount)));
         for mount in mounts {
-            self.list_link(world, mount, &normal, depth, &mut found)?;
+            self.list_link(world, mount, &real, depth, &mut found)?;
         }
         let truncated = found.len() > MAX_ENTRIES;
-        let entries: Vec<Value> = found.into_values().take(MAX_ENTRIES).collect();
+        let entries = found.into_iter().take(MAX_ENTRIES).map(|(path, mut entry)| {
+            let below = path[real.len()..].trim_start_matches('/');
+            entry["path"] = join(&normal, below).into();
+            entry
+        });
+        let entries: Vec<Value> = entries.collect();
         Ok(json!({ "entries": entries, "truncated": truncated }))
     }
 
@@ -170,9 +160,11 @@ impl Files {
             found.insert(at.clone(), json!({ "path": at, "kind": kind }));
         }
         if depth > deep {
-            match self.place(world, mount) {
+            match self.resolve(world, mount, Last::Followed) {
                 Ok(place) => {
-                    walk(&place.dir, mount, depth - deep, found).map_err(Error::at(mount))?;
+                    let walked = readable(&place.dir)
+                        .and_then(|dir| walk(world, &dir, mount, depth - deep, found));
+                    walked.map_err(Error::at(mount))?;
                 }
                 // What was linked is gone: the rest is there all the same.
                 Err(Error::NotFound { .. }) => {}
@@ -183,19 +175,32 @@ impl Files {
     }
 }
 
-impl Place {
-    fn or_dot(&self) -> &str {
-        if self.path.is_empty() { "." } else { &self.path }
+/// Adds to the end of a file, which is made if it is not there.
+fn append(place: &Place, guard: Option<&Guard>, args: &WriteFile) -> Result<(), Error> {
+    let at = || Error::at(&args.path);
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | HARMLESS;
+    let mut file = place.open(flags).map_err(at())?;
+    regular_size(&file, &args.path)?;
+    let metadata = file.metadata().map_err(at())?;
+    if guard.is_some_and(|guard| guard.is_file(&metadata)) {
+        return Err(Error::GitFile { path: args.path.clone() });
     }
+    // What the daemon writes is nobody's to run with another's rights.
+    let mode = metadata.permissions().mode();
+    if mode & 0o6000 != 0 {
+        file.set_permissions(Permissions::from_mode(mode & 0o777)).map_err(at())?;
+    }
+    file.write_all(args.content.as_bytes()).map_err(at())?;
+    file.sync_data().map_err(at())
 }
 
 /// Writes a new file beside the old one and puts it in its place, so that a reader sees one of
 /// the two, and a crash leaves one of them. A symbolic link at the path is replaced, not followed.
 fn replace(place: &Place, guard: Option<&Guard>, args: &WriteFile) -> Result<(), Error> {
     let at = || Error::at(&args.path);
-    let (parent, name) = place.path.rsplit_once('/').unwrap_or((".", &place.path));
-    let dir = place.dir.open_dir(parent).map_err(at())?;
-    // A symbolic link on the way may have led back to the root.
+    let name = place.name().map_err(at())?.unwrap_or(".");
+    let dir = readable(&place.dir).map_err(at())?;
+    // Whoever moves folders meanwhile may have led here.
     if guard.is_some_and(|guard| guard.is_named(&dir, name).unwrap_or(true)) {
         return Err(Error::GitFile { path: args.path.clone() });
     }
@@ -236,7 +241,9 @@ fn regular_size(file: &cap_std::fs::File, path: &str) -> Result<u64, Error> {
     Ok(metadata.len())
 }
 
+/// Adds what lies in a folder. What is hidden by a mount is left out.
 fn walk(
+    world: &World,
     dir: &Dir,
     path: &str,
     depth: usize,
@@ -250,6 +257,9 @@ fn walk(
         // A name that is not UTF-8 cannot be said to a model.
         let Ok(name) = entry.file_name().into_string() else { continue };
         let at = join(path, &name);
+        if world.mounts.contains_key(&at) {
+            continue;
+        }
         let kind = entry.file_type()?;
         let value = if kind.is_dir() {
             json!({ "path": at, "kind": "dir" })
@@ -264,7 +274,7 @@ fn walk(
         if kind.is_dir() && depth > 1 {
             // A folder that cannot be read is listed, and what is in it is not.
             if let Ok(inner) = entry.open_dir() {
-                walk(&inner, &at, depth - 1, found)?;
+                walk(world, &inner, &at, depth - 1, found)?;
             }
         }
         found.insert(at, value);
@@ -277,14 +287,6 @@ fn cut(line: &[u8]) -> &[u8] {
     let is_start = |at: &usize| line.get(*at).is_none_or(|byte| byte & 0xc0 != 0x80);
     let end = (MAX_READ - 3..=MAX_READ).rev().find(is_start).unwrap_or(MAX_READ);
     &line[..end.min(line.len())]
-}
-
-fn join(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") }
-}
-
-fn is_below(path: &str, above: &str) -> bool {
-    above.is_empty() || path.strip_prefix(above).is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// Lines with their newlines, each bounded.

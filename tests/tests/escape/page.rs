@@ -37,6 +37,8 @@ fn every_test_of_the_suite_is_on_the_page() {
         "git_of_a_daemon_that_was_killed_is_ended",
     ];
     there.extend(tests_in(&git).filter(|test| about_agents.contains(&test.as_str())));
+    let hidden = tests.join("../../server/src/workspace/tests/hidden.rs");
+    there.extend(tests_in(&fs::read_to_string(hidden).unwrap()));
     let page = fs::read_to_string(tests.join("../../docs/security.md")).unwrap();
     let rows = page.lines().filter(|line| line.starts_with('|'));
     let last = rows.filter_map(|row| row.trim_end_matches('|').rsplit('|').next().map(str::trim));
