@@ -312,3 +312,47 @@ fn every_reason_has_a_page_and_every_page_a_reason() {
         pages.iter().filter(|page| !index.contains(&format!("[{page}]({page}.md)"))).collect();
     assert!(unlisted.is_empty(), "pages that the index does not have: {unlisted:?}");
 }
+
+/// The contract of providers: what it is made of, where that stands, and what comes before each
+/// name in it.
+const CONTRACT: &[(&str, &str, &str)] = &[
+    ("Cli", "server/src/provider/cli/mod.rs", "    fn "),
+    ("Dialogue", "server/src/provider/cli/mod.rs", "    fn "),
+    ("Provider", "server/src/provider/mod.rs", "    fn "),
+    ("Instance", "server/src/provider/mod.rs", "    fn "),
+    ("TurnIo", "server/src/provider/mod.rs", "    fn "),
+    ("Capabilities", "server/src/provider/mod.rs", "    pub "),
+];
+
+/// The names in a trait or struct, by what comes before each.
+fn names_in<'a>(text: &'a str, name: &str, before: &str) -> BTreeSet<&'a str> {
+    let begins = |line: &str| {
+        let heads = [format!("trait {name}"), format!("struct {name}")];
+        let ends = |rest: &str| rest.starts_with(|c: char| !c.is_alphanumeric());
+        heads.iter().any(|head| line.split_once(&**head).is_some_and(|(_, rest)| ends(rest)))
+    };
+    let body = text.lines().skip_while(|line| !begins(line)).take_while(|line| *line != "}");
+    let rest = body.filter_map(|line| line.strip_prefix(before));
+    let word = |rest: &'a str| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next();
+    rest.filter_map(word).collect()
+}
+
+/// The names in the first column of the table of a page that begins so.
+fn names_told<'a>(page: &'a str, name: &str) -> BTreeSet<&'a str> {
+    let head = format!("| of `{name}` |");
+    let rows = page.lines().skip_while(|line| !line.starts_with(&head)).skip(2);
+    let first = rows.map_while(|line| line.strip_prefix('|')?.split('|').next());
+    first.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect()
+}
+
+#[test]
+fn the_page_on_providers_has_all_of_the_contract() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).expect("a text");
+    let page = read("docs/adding-a-provider.md");
+    for (name, path, before) in CONTRACT {
+        let source = read(path);
+        let names = names_in(&source, name, before);
+        assert!(names.len() > 1, "{path} has no {name}");
+        assert_eq!(names_told(&page, name), names, "the table of {name} in adding-a-provider.md");
+    }
+}
