@@ -13,6 +13,7 @@ mod cases;
 mod hostile;
 mod keys;
 mod questions;
+mod stand_in;
 mod steering;
 mod team;
 

@@ -17,6 +17,7 @@ mod install;
 mod kept;
 mod provider;
 mod session;
+pub(super) mod told;
 mod turn;
 
 use std::collections::BTreeMap;

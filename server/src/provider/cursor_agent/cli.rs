@@ -9,7 +9,7 @@ use super::protocol::{Answer, Stream};
 use crate::model::TurnId;
 use crate::provider::activity::{Activity, Decision, Event, RequestId, TurnOver};
 use crate::provider::cli::{
-    About, Cli, Command, Config, Dialogue, MAX_ARGUMENT, Start, Step, make, read,
+    About, Cli, Command, Config, Dialogue, MAX_ARGUMENT, Start, Step, make, read, told,
 };
 use crate::provider::failure::{Failed, FailureKind};
 use crate::provider::registry::Kind;
@@ -72,24 +72,23 @@ struct CursorAgent {
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Kept {
     session_id: String,
+    /// The mark of the instructions that the chat holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    told: Option<String>,
 }
 
 impl Kept {
-    fn of(value: &Value) -> Option<String> {
+    fn of(value: &Value) -> Option<Self> {
         let kept: Self = serde_json::from_value(value.clone()).ok()?;
-        Some(kept.session_id).filter(|id| !id.is_empty())
+        Some(kept).filter(|kept| !kept.session_id.is_empty())
     }
 }
 
-/// The prompt as it is given. The first of a chat says what the agent is to be: there is no other
-/// place for that which belongs to one agent.
-fn prompt(start: &Start<'_>) -> String {
-    match Kept::of(start.kept) {
-        None if !start.instructions.is_empty() => {
-            format!("{}\n\n{}", start.instructions, start.prompt)
-        }
-        _ => start.prompt.to_owned(),
-    }
+/// The prompt as it is given. It says what the agent is to be, unless the chat holds that: there is
+/// no other place for it which belongs to one agent.
+pub(super) fn prompt(start: &Start<'_>) -> String {
+    let told = Kept::of(start.kept).and_then(|kept| kept.told);
+    told::prompt(told.as_deref(), start.instructions, start.prompt)
 }
 
 impl Cli for CursorAgent {
@@ -120,7 +119,7 @@ impl Cli for CursorAgent {
             add(&["--model", model]);
         }
         match Kept::of(start.kept) {
-            Some(chat) => add(&["--resume", &chat]),
+            Some(kept) => add(&["--resume", &kept.session_id]),
             None => command.script = Some(NEW_CHAT),
         }
         command.args.extend(config.args.iter().cloned());
@@ -143,25 +142,36 @@ impl Cli for CursorAgent {
     }
 
     fn dialogue(&self, _: &Config, start: &Start<'_>) -> Box<dyn Dialogue> {
-        let prompt = prompt(start);
-        Box::new(Talk {
-            stream: Stream::default(),
-            wanted: Kept::of(start.kept),
-            over_stdin: (prompt.len() > MAX_ARGUMENT).then_some(prompt),
-        })
+        Box::new(Talk::new(start))
     }
 }
 
 /// A dialogue with a process.
-struct Talk {
+pub(super) struct Talk {
     stream: Stream,
     /// The chat that is to be gone on with.
     wanted: Option<String>,
     over_stdin: Option<String>,
+    /// The mark of the instructions that hold in this turn.
+    tells: String,
+    /// The mark of those that the chat holds for certain: of a turn that failed it may know nothing.
+    told: Option<String>,
 }
 
 impl Talk {
-    fn steps(&self, events: Vec<Event<Answer>>) -> Vec<Step> {
+    pub(super) fn new(start: &Start<'_>) -> Self {
+        let prompt = prompt(start);
+        let (wanted, told) = Kept::of(start.kept).map(|kept| (kept.session_id, kept.told)).unzip();
+        Self {
+            stream: Stream::default(),
+            wanted,
+            over_stdin: (prompt.len() > MAX_ARGUMENT).then_some(prompt),
+            tells: told::mark(start.instructions),
+            told: told.flatten(),
+        }
+    }
+
+    fn steps(&mut self, events: Vec<Event<Answer>>) -> Vec<Step> {
         let mut steps = Vec::new();
         for event in events {
             match (event, &self.wanted) {
@@ -170,7 +180,12 @@ impl Talk {
                     let gone = format!("it does not know the chat {wanted}");
                     let failed = Failed::new(FailureKind::Gone, gone);
                     steps.push(Event::Over(TurnOver::Failed(failed)));
+                    self.told = None;
                     return steps;
+                }
+                (event @ Event::Over(TurnOver::Completed { .. }), _) => {
+                    self.told = Some(self.tells.clone());
+                    steps.push(event);
                 }
                 (event, _) => steps.push(event),
             }
@@ -203,7 +218,10 @@ impl Dialogue for Talk {
     }
 
     fn kept(&self) -> Value {
-        let kept = self.stream.session().map(|id| Kept { session_id: id.to_owned() });
+        let kept = self
+            .stream
+            .session()
+            .map(|id| Kept { session_id: id.to_owned(), told: self.told.clone() });
         kept.and_then(|kept| serde_json::to_value(kept).ok()).unwrap_or_default()
     }
 }

@@ -1,10 +1,14 @@
 //! What cursor-agent writes, as far as public descriptions tell.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
-use super::cli::NEW_CHAT;
+use super::cli::{NEW_CHAT, Talk, prompt};
 use super::protocol::{Answer, Stream};
+use crate::model::SessionId;
 use crate::provider::activity::{Activity, Event, TurnOver};
+use crate::provider::cli::{Dialogue, Places, Start};
 use crate::provider::failure::FailureKind;
 use crate::provider::fixtures::{self, Parser, golden, told};
 
@@ -143,6 +147,50 @@ fn tools_are_read_in_each_of_their_shapes() {
     assert_eq!(ended(json!({"mcpToolCall": mcp})), ("s.t".to_owned(), true, String::new()));
     let function = json!({"function": {"name": "f", "arguments": "{}"}});
     assert_eq!(ended(function).0, "f");
+}
+
+#[test]
+fn a_chat_is_told_what_it_is_to_be_until_a_turn_went_well_and_again_when_that_changed() {
+    let [home, workspace, bridge, socket] = [const { String::new() }; 4];
+    let at = Places { home, workspace, bridge, socket };
+    // What a turn is given, and what is kept of it.
+    let turn = |kept: &Value, instructions: &str, subtype: &str| {
+        let start = Start {
+            session: SessionId::from_u128(1),
+            model: None,
+            instructions,
+            prompt: "hello",
+            kept,
+            anew: 0,
+            home: Path::new("/"),
+            at: &at,
+            sandboxed: true,
+            version: "",
+        };
+        let mut talk = Talk::new(&start);
+        let result = json!({
+            "type": "result", "subtype": subtype, "is_error": subtype != "success",
+            "session_id": "chat",
+        });
+        talk.read(&result.to_string());
+        (prompt(&start), talk.kept())
+    };
+    let (given, kept) = turn(&Value::Null, "be good", "error");
+    assert_eq!(given, "be good\n\nhello");
+    let (given, kept) = turn(&kept, "be good", "success");
+    assert_eq!(given, "be good\n\nhello", "the chat may know nothing of a turn that failed");
+    let (given, kept) = turn(&kept, "be good", "error");
+    assert_eq!(given, "hello");
+    let (given, kept) = turn(&kept, "be better", "success");
+    assert!(given.contains("\nbe better\n") && given.ends_with("\n\nhello"), "{given}");
+    assert_eq!(turn(&kept, "be better", "success").0, "hello");
+    // Chats of a time at which that was not kept.
+    let old = json!({"session_id": "chat"});
+    assert_eq!(turn(&old, "be good", "success").0, "be good\n\nhello");
+    // Another chat than the one that was to be gone on with knows nothing.
+    let (_, gone) =
+        turn(&json!({"session_id": "other", "told": kept["told"]}), "be better", "error");
+    assert_eq!(gone, json!({"session_id": "chat"}));
 }
 
 #[test]
