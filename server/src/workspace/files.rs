@@ -168,8 +168,8 @@ impl Files {
     }
 
     /// Opens a folder that is shown, by the path at which it is seen. One that is missing in a
-    /// workspace is made, if that may be written.
-    pub(super) fn open_mount(&self, mount: &Mount, at: &str) -> Result<OwnedFd, Error> {
+    /// workspace is made, if that may be written. Errors name the path that led to it.
+    pub(super) fn open_mount(&self, mount: &Mount, at: &str, path: &str) -> Result<OwnedFd, Error> {
         let (writable, is_root) = (mount.access == Access::ReadWrite, at.is_empty());
         let opened = match &mount.source {
             // It had no symbolic links when it was linked; who put one there leads elsewhere.
@@ -181,7 +181,7 @@ impl Files {
             }
             Source::Workspaces(root) => self.all().and_then(|all| enter_all(all, root)),
         };
-        opened.map_err(Error::at(if is_root { "the workspace" } else { at }))
+        opened.map_err(Error::at(if is_root { "the workspace" } else { path }))
     }
 }
 

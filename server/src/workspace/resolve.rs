@@ -115,7 +115,7 @@ impl Files {
     /// Finds what a normal path means in a world.
     pub(super) fn resolve(&self, world: &World, path: &str, last: Last) -> Result<Place, Error> {
         let (at, mount, rest) = mount_of(world, path).ok_or_else(|| missing(path))?;
-        let root = self.open_mount(mount, at)?;
+        let root = self.open_mount(mount, at, path)?;
         let fd = enter(&root, ".").map_err(Error::at(path))?;
         let pending = rest.rsplit('/').filter(|part| !part.is_empty()).map(str::to_owned).collect();
         let (mounted, at) = (at.to_owned(), at.to_owned());
@@ -201,7 +201,7 @@ impl Way<'_> {
     /// Goes on in what is mounted at a path.
     fn enter_mount(&mut self, at: &str) -> Result<(), Error> {
         let mount = self.world.mounts.get(at).ok_or_else(|| missing(self.path))?;
-        self.root = self.files.open_mount(mount, at)?;
+        self.root = self.files.open_mount(mount, at, self.path)?;
         self.fd = enter(&self.root, ".").map_err(|error| self.says(error))?;
         (self.mount, self.mounted, self.at) = (mount, at.to_owned(), at.to_owned());
         Ok(())
