@@ -172,7 +172,7 @@ async fn a_workspace_grows_no_larger_than_allowed() {
 #[tokio::test]
 async fn who_sees_one_folder_fills_no_more_of_the_disk() {
     let bench = Bench::new(SandboxPolicy::Required);
-    fs::create_dir(bench.root().join("sub")).unwrap();
+    fs::create_dir_all(bench.root().join("sub")).unwrap();
     fs::write(bench.root().join("before"), vec![0; 3 << 19]).unwrap();
     let world = limited(&bench, Limits { disk: Some(2 << 20), ..Limits::default() });
     let window = world.window("sub", Access::ReadWrite);

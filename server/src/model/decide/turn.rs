@@ -52,7 +52,7 @@ impl Plan<'_, '_> {
 
     /// An answer that fits into messages, and into a record as often as it is to stand there.
     fn bounded_answer(&mut self, agent: &Agent, turn: &Turn, response: Arc<str>) -> Arc<str> {
-        let most = self.cx.policy.max_text.min(MAX_ANSWERS / (turn.messages.len() + 1));
+        let most = (2 * self.cx.policy.max_text).min(MAX_ANSWERS / (turn.messages.len() + 1));
         if response.len() <= most {
             return response;
         }

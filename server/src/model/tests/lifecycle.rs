@@ -177,7 +177,7 @@ fn draining_suspends_what_is_idle_and_starts_nothing() {
 fn an_answer_that_fits_into_no_message_is_cut_and_a_failure_too() {
     let mut world = World::new(4);
     world.create("a");
-    let most = world.policy.max_text;
+    let most = 2 * world.policy.max_text;
     world.send("a", "one");
     world.complete("a", &"x".repeat(most + 5));
     world.send("a", "two");
