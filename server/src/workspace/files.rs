@@ -219,6 +219,7 @@ fn open_up(dir: &OwnedFd) -> io::Result<Dir> {
     make_writable(dir)?;
     readable(dir)
 }
+
 /// How long who still writes in a folder that is being removed is waited for.
 const BUSY: Duration = Duration::from_secs(10);
 
