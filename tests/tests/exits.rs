@@ -191,6 +191,38 @@ async fn a_limit_is_told_to_whoever_ran_the_command_and_as_an_event() {
     assert!(said.code == Some(153) && !said.stderr.contains("larger"), "{said:?}");
 }
 
+/// Writes a file of so many bytes, and answers what came of it.
+const WRITER: &str = r#"
+fn turn(prompt) {
+    let text = "x";
+    let most = parse_int(messages()[-1].text);
+    while text.len() < most { text += text; }
+    let said = "written";
+    try { write_file("notes", text, true); } catch (no) { said = `${no}`; }
+    said
+}
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_that_a_file_tool_met_is_told_as_well() {
+    let shop = Shop::open(&[]).await;
+    done(&say(&shop.daemon.home, &["workspace", "set", "ws", "--disk", "1M"]));
+    let agent = shop.client.create_in("a", WRITER, "ws").await;
+    assert_eq!(shop.client.ask("a", "524288").await.unwrap(), "written");
+    assert_eq!(shop.client.ask("a", "262144").await.unwrap(), "written");
+    let answer = shop.client.ask("a", "524288").await.unwrap();
+    assert!(answer.contains("1 MiB are allowed") && answer.contains("nothing was"), "{answer}");
+    let hit = &shop.events(&agent, "limit.hit").await[..];
+    let [hit] = hit else { panic!("{hit:?}") };
+    assert_eq!(text(hit, "limit"), "disk");
+    assert!(!text(hit, "turn_id").is_empty() && !text(hit, "workspace_id").is_empty(), "{hit:?}");
+    done(&say(&shop.daemon.home, &["workspace", "set", "ws", "--disk", "2M"]));
+    assert_eq!(shop.client.ask("a", "262144").await.unwrap(), "written");
+    done(&say(&shop.daemon.home, &["workspace", "set", "ws", "--file-size", "1M"]));
+    let answer = shop.client.ask("a", "262144").await.unwrap();
+    assert!(answer.contains("the file would have 1.2 MiB; 1 MiB are allowed"), "{answer}");
+}
+
 #[track_caller]
 fn done(said: &Said) {
     assert_eq!(said.code, Some(0), "{said:?}");

@@ -11,7 +11,7 @@ use crate::model::{
 };
 use crate::provider::registry::Entry;
 use crate::provider::{Addition, Spec};
-use crate::workspace::Files;
+use crate::workspace::{Error as Refused, Files};
 
 /// Events at the end of a child's log that its parent is shown.
 const RECENT: usize = 40;
@@ -114,7 +114,15 @@ impl Driver {
         let (files, reports) = (self.files.clone(), self.handle.reports.clone());
         self.runners.spawn(async move {
             let work = tokio::task::spawn_blocking(move || files.run(&world, &tool));
-            let result = match work.await {
+            let work = work.await;
+            if let Ok(Err(Refused::NoRoom(no))) = &work {
+                let (limit, detail) = (no.kind, no.detail.clone());
+                let (agent, turn, workspace) = (Some(agent), Some(turn), None);
+                let told = Command::ReportLimit { agent, turn, workspace, limit, detail };
+                // An engine that is gone has nobody to tell.
+                let _ = reports.send(Report::Command(told));
+            }
+            let result = match work {
                 Ok(Ok(value)) => Json::of(&value).map_err(|error| error.to_string()),
                 Ok(Err(error)) => Err(error.to_string()),
                 Err(panic) => Err(format!("the tool crashed: {panic}")),

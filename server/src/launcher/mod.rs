@@ -15,6 +15,7 @@ mod bounds;
 mod bubblewrap;
 mod control;
 pub mod egress;
+mod ends;
 mod error;
 mod family;
 pub mod init;
@@ -33,23 +34,23 @@ mod tests;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-use rustix::fs::Mode;
-use tokio::net::unix::pipe;
 
 use self::bounds::Bounds;
 use self::bubblewrap::EXCLUDES;
 pub use self::bubblewrap::{Bound, HOME, Part, Plan, TOOL_SOCKET, WORKSPACE, argv};
 use self::control::Setup;
 use self::egress::Endpoint;
+pub use self::ends::Ends;
+use self::ends::pipes;
 pub use self::error::{Error, Unavailable};
 pub use self::family::spawn;
 pub use self::leftovers::boot_id;
 use self::leftovers::{Records, Whose};
+use self::limits::Rooms;
 use self::outer::Outer;
 use self::outside::Outside;
 pub use self::probe::Bubblewrap;
@@ -60,6 +61,7 @@ pub use self::system::{shows, shows_file};
 pub use self::terminal::Terminal;
 use crate::model::{Access, Leftover, Limits, SessionId, Source, WorkspaceId, World};
 use crate::workspace::{Files, Open, SandboxPolicy, SandboxReport, SandboxSettings, Unseen};
+use rustix::fs::Mode;
 
 /// Where programs are looked for.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -120,22 +122,6 @@ pub struct Launched {
     pub unsandboxed: Option<String>,
 }
 
-/// The near ends of a process's input and output.
-#[derive(Debug)]
-pub enum Ends {
-    /// Pipes.
-    Pipes {
-        /// To its stdin.
-        stdin: pipe::Sender,
-        /// From its stdout.
-        stdout: pipe::Receiver,
-        /// From its stderr.
-        stderr: pipe::Receiver,
-    },
-    /// The near side of its terminal.
-    Terminal(Terminal),
-}
-
 /// Starts processes. Clones are the same launcher.
 #[derive(Debug, Clone)]
 pub struct Launcher {
@@ -194,7 +180,8 @@ impl Launcher {
         let ready = tokio::sync::Mutex::new(None);
         let program = keep(program, &folder.join("init"))?;
         let git = Outside::new(records.clone(), program.clone(), umask, settings.policy);
-        let files = files.with_git(Arc::new(git));
+        let room = Rooms::new(settings.limits);
+        let files = files.with_git(Arc::new(git)).with_room(Arc::new(room));
         let bounds = Bounds::new(folder, settings.limits);
         let (known, looking) = (Mutex::default(), tokio::sync::Mutex::default());
         let inner = Inner {
@@ -579,19 +566,6 @@ fn keep(program: &Path, kept: &Path) -> io::Result<PathBuf> {
         Ok(()) => kept.to_owned(),
         Err(_) => program.to_owned(),
     })
-}
-
-/// Pipes for a process: the near ends, and what it is given.
-fn pipes() -> io::Result<(Option<Ends>, Vec<OwnedFd>)> {
-    let (far_in, near_in) = io::pipe()?;
-    let (near_out, far_out) = io::pipe()?;
-    let (near_err, far_err) = io::pipe()?;
-    let ends = Ends::Pipes {
-        stdin: pipe::Sender::from_owned_fd(near_in.into())?,
-        stdout: pipe::Receiver::from_owned_fd(near_out.into())?,
-        stderr: pipe::Receiver::from_owned_fd(near_err.into())?,
-    };
-    Ok((Some(ends), vec![far_in.into(), far_out.into(), far_err.into()]))
 }
 
 /// The number of an open descriptor, for a command line.

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use super::NoRoom;
+
 /// Why a file tool did nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -50,6 +52,11 @@ pub enum Error {
         /// The limit.
         limit: u64,
     },
+    /// A limit of the workspace stands against it, or what is kept free on the disk.
+    #[error(
+        "{}; nothing was written: make the file smaller, or remove what is not needed any more", .0.detail
+    )]
+    NoRoom(NoRoom),
     /// The disk is full.
     #[error("the disk is full; nothing was written")]
     Full,

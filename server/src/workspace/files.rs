@@ -13,6 +13,7 @@ use rustix::path::Arg;
 
 use super::alone::Locks;
 use super::git::{Nobody, Run};
+use super::room::{Boundless, Room};
 use super::{Error, kernel};
 use crate::model::{
     Access, LINK_IN_HOME, LINK_MISSING, LINK_NOT_A_FOLDER, Mount, Rejection, Source, WorkspaceId,
@@ -29,22 +30,31 @@ pub struct Files {
     socket: Option<PathBuf>,
     /// Runs git.
     pub(super) git: Arc<dyn Run>,
+    /// Asked before something is written.
+    pub(super) room: Arc<dyn Room>,
     /// Held while a workspace is made or removed.
     pub(super) alone: Locks,
 }
 
 impl Files {
-    /// Files of workspaces below `root`; `home` is the daemon's. Nobody runs git yet.
+    /// Files of workspaces below `root`; `home` is the daemon's. Nobody runs git yet, and nobody
+    /// knows limits.
     pub fn new(root: impl Into<PathBuf>, home: impl Into<PathBuf>) -> Self {
-        let git = Arc::new(Nobody);
+        let (git, room) = (Arc::new(Nobody), Arc::new(Boundless));
         let (root, home, alone) = (root.into(), home.into(), Locks::default());
-        Self { root, home, socket: None, git, alone }
+        Self { root, home, socket: None, git, room, alone }
     }
 
     /// The same, with somebody to run git.
     #[must_use]
     pub fn with_git(self, git: Arc<dyn Run>) -> Self {
         Self { git, ..self }
+    }
+
+    /// The same, with somebody who knows how much may be written.
+    #[must_use]
+    pub fn with_room(self, room: Arc<dyn Room>) -> Self {
+        Self { room, ..self }
     }
 
     /// The absolute path of a folder on the host.

@@ -7,6 +7,7 @@ mod looks;
 mod mounts;
 mod places;
 mod removal;
+mod room;
 mod window;
 
 use std::ffi::OsStr;
@@ -20,7 +21,7 @@ use rustix::fs::{FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::model::{Access, Mount, Rejection, Source, Tool, WorkspaceId, World as Seen};
+use crate::model::{Access, LimitKind, Mount, Rejection, Source, Tool, WorkspaceId, World as Seen};
 
 /// A home with one workspace, and a folder outside with a secret in it.
 struct World {

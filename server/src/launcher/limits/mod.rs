@@ -14,6 +14,7 @@ mod machine;
 mod means;
 mod processes;
 mod rlimit;
+mod room;
 #[cfg(test)]
 mod tests;
 mod warden;
@@ -21,6 +22,7 @@ mod warden;
 pub use cgroup::{Cgroups, Group, Swept, Tree, Version};
 pub use means::{Holder, Means, ProcessCount, in_force};
 pub use rlimit::{InvalidRlimits, Rlimits};
+pub use room::Rooms;
 pub use warden::{Ward, Warden, Wardens};
 
 use crate::model::{LimitKind, Limits};

@@ -6,6 +6,7 @@ mod means;
 mod parsing;
 mod real;
 mod rlimit;
+mod room;
 mod usage;
 mod watched;
 
