@@ -121,6 +121,22 @@ def ask_model(messages, tools, model):
         fail(f"connection error: {error}")
 
 
+def list_models():
+    request = urllib.request.Request(
+        os.environ["CURSOR_API_BASE_URL"] + "/models",
+        headers={"authorization": "Bearer " + os.environ["CURSOR_API_KEY"]})
+    try:
+        with urllib.request.urlopen(request) as response:
+            models = json.load(response)["data"]
+    except OSError as error:
+        sys.exit(f"Error: connection error: {error}")
+    os.makedirs(CHATS, exist_ok=True)
+    print("\x1b[2K\x1b[GAvailable models\n\nauto - Auto (current, default)")
+    for model in models:
+        print(f"{model['id']} - The {model['id']} (of {os.listdir(os.getcwd())})")
+    print("\nTip: use --model <id> (or /model <id> in interactive mode) to switch.")
+
+
 def call_tool(mcp, call, model_call):
     name = call["function"]["name"].removeprefix("substrat_")
     arguments = json.loads(call["function"]["arguments"])
@@ -176,6 +192,8 @@ if sys.argv[1:] == ["--version"]:
     print("2026.10.02-stand-in")
 elif sys.argv[1:] == ["create-chat"]:
     print(create_chat())
+elif sys.argv[1:] == ["models"]:
+    list_models()
 else:
     GIVEN, PROMPT = parse(sys.argv[1:])
     CHAT = GIVEN.get("--resume")

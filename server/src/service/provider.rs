@@ -65,6 +65,9 @@ impl Api {
 fn failed(failure: &Failure) -> Status {
     let (code, hint) = match failure.class {
         FailureClass::Auth => (Code::FailedPrecondition, "give it a key, as its page says"),
+        FailureClass::Permanent => {
+            (Code::FailedPrecondition, "its page says which models it takes")
+        }
         class if class.may_pass() => (Code::Unavailable, "try again later"),
         _ => (Code::FailedPrecondition, "substratctl provider check says what it needs"),
     };

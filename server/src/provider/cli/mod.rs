@@ -11,6 +11,7 @@
 //! the sandbox of its agent's workspace, with a home of its own that is kept as long as the
 //! session. `turn` runs one turn on it. Whatever the process does, it is the turn that fails.
 
+mod ask;
 mod config;
 mod home;
 mod install;
@@ -30,6 +31,7 @@ pub(super) use self::config::{Config, read};
 pub(crate) use self::home::{remove, sweep};
 pub(super) use self::kept::{is_of_agent, nothing};
 pub(super) use self::provider::make;
+use super::Model;
 use super::activity::{Decision, Event, RequestId};
 use crate::model::{SessionId, TurnId};
 
@@ -119,6 +121,14 @@ impl Command {
     }
 }
 
+/// How a program lists its models, and how that is read.
+pub(super) struct Listing {
+    /// The command. A script has no place in it.
+    pub(super) command: Command,
+    /// The models of what it wrote.
+    pub(super) read: fn(&str) -> Vec<Model>,
+}
+
 /// A command-line agent.
 pub(super) trait Cli: Send + Sync + 'static {
     /// What is the same for all its processes.
@@ -142,6 +152,10 @@ pub(super) trait Cli: Send + Sync + 'static {
     /// Bytes of the longest instructions that it can be given.
     fn max_instructions(&self) -> usize {
         usize::MAX
+    }
+    /// How it lists its models; none if it does not.
+    fn models(&self, _config: &Config) -> Option<Listing> {
+        None
     }
     /// How a process is started.
     fn command(&self, config: &Config, start: &Start<'_>) -> Command;

@@ -6,23 +6,24 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use tokio::io::AsyncReadExt;
 
+use super::ask::hear;
 use super::install::{self, Installed};
 use super::session::Session;
 use super::{About, Cli, Config};
-use crate::launcher::{Bind, Ends, Exit, Launch, Launcher};
+use crate::launcher::{Bind, Exit, Launch, Launcher};
 use crate::model::{Access, FailureClass};
 use crate::provider::registry::Settings;
-use crate::provider::secret::KeySource;
-use crate::provider::{Capabilities, Failure, Health, Info, Instance, Objection, Provider, Spec};
+use crate::provider::{
+    Capabilities, Failure, Health, Info, Instance, Model, Objection, Provider, Spec,
+};
 
 /// Longest time that a tool call may block: some CLIs give one up after 60 s.
 const CALL_LIMIT: Duration = Duration::from_secs(45);
 /// How long a CLI may take to say its version.
 const VERSION: Duration = Duration::from_secs(20);
 /// Most bytes that it may take for that.
-const MAX_VERSION: u64 = 4 << 10;
+const MAX_VERSION: usize = 4 << 10;
 
 /// What a provider and its sessions share.
 pub(super) struct Inner {
@@ -75,6 +76,14 @@ impl Inner {
         logins.filter_map(real).filter(|(_, path)| path.is_file()).collect()
     }
 
+    /// What to do where it has neither the key nor the login that it needs.
+    pub(super) fn lacks_key(&self) -> Option<String> {
+        let config = &self.config;
+        let has_login = config.shows_login() && !self.logins().is_empty();
+        let none = !config.has_key() && !has_login && !config.may_have_other_key();
+        (none && self.cli.needs_key(config)).then(|| config.no_key())
+    }
+
     /// What the program says its version is.
     async fn version(&self, installed: &Installed) -> Result<String, String> {
         let changed = installed.program.metadata().and_then(|found| found.modified());
@@ -106,20 +115,9 @@ impl Inner {
             binds: installed.binds.iter().chain(&self.config.binds).map(bind).collect(),
             ..Launch::default()
         };
-        let launched = self.launcher.start(launch).await;
-        let mut launched = launched.map_err(|error| error.to_string())?;
-        let Ends::Pipes { stdin, stdout, .. } = launched.ends else {
-            return Err("it has no pipes".to_owned());
-        };
-        drop(stdin);
-        let mut said = Vec::new();
-        let read = stdout.take(MAX_VERSION).read_to_end(&mut said).await;
-        read.map_err(|error| error.to_string())?;
-        match launched.process.wait().await {
-            Exit::Code(0) => {
-                let said = String::from_utf8_lossy(&said);
-                Ok(said.trim().lines().next().unwrap_or_default().to_owned())
-            }
+        let heard = hear(&self.launcher, launch, MAX_VERSION).await?;
+        match heard.exit {
+            Exit::Code(0) => Ok(heard.said.trim().lines().next().unwrap_or_default().to_owned()),
             other => Err(format!("--version came to {other}")),
         }
     }
@@ -175,12 +173,15 @@ impl Provider for CommandLine {
             let no_bridge = (!self.0.bridge.is_file()).then(|| {
                 format!("{} is missing: install it beside the daemon", self.0.bridge.display())
             });
-            let none = key == KeySource::None && logins.is_empty() && !config.may_have_other_key();
-            let no_key = (none && self.0.cli.needs_key(config)).then(|| config.no_key());
-            let problem = failed.or(no_bridge).or_else(|| key.is_there().err()).or(no_key);
+            let no_key = || self.0.lacks_key();
+            let problem = failed.or(no_bridge).or_else(|| key.is_there().err()).or_else(no_key);
             Health { version, problem, facts }
         }
         .boxed()
+    }
+
+    fn models(&self) -> BoxFuture<'_, Result<Vec<Model>, Failure>> {
+        self.0.clone().models().boxed()
     }
 
     fn check(&self, instructions: &str, model: Option<&str>) -> Result<(), Objection> {

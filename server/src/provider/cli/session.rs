@@ -113,7 +113,7 @@ impl Session {
         };
         let mut command = cli.command(config, &start);
         command.files.extend(config.files.clone());
-        let binds = self.settle_in(&host, &command.files, &installed, sandboxed);
+        let binds = self.of.settle_in(&host, &command.files, &installed, sandboxed);
         let binds = binds.map_err(|error| {
             let message = format!("its home {} cannot be made: {error}", host.display());
             Failure::new(FailureClass::Sandbox, message)
@@ -144,59 +144,6 @@ impl Session {
         let running = Running::start(launcher, launch, Lines::lenient(), NAMED, io).await?;
         let (dialogue, kind) = (cli.dialogue(config, &start), cli.about().kind);
         Ok(Live { running, dialogue, kind, secrets })
-    }
-
-    /// Makes the home, and says what a sandbox is to show of the host beside the workspace.
-    fn settle_in(
-        &self,
-        host: &Path,
-        files: &[(String, String)],
-        installed: &Installed,
-        sandboxed: bool,
-    ) -> io::Result<Vec<Bind>> {
-        let Inner { config, bridge, .. } = &*self.of;
-        home::prepare(host, files)?;
-        let logins = if config.shows_login() { self.of.logins() } else { Vec::new() };
-        if !sandboxed {
-            for (path, real) in logins {
-                home::link(host, path, &real)?;
-            }
-            return Ok(Vec::new());
-        }
-        let bind = |host: &Path, at: &str, access| Bind {
-            host: host.to_owned(),
-            at: at.to_owned(),
-            access,
-            follows_links: false,
-        };
-        let mut binds = vec![bind(&host.canonicalize()?, HOME, Access::ReadWrite)];
-        if let Ok(bridge) = bridge.canonicalize() {
-            binds.push(bind(&bridge, BRIDGE, Access::ReadOnly));
-        }
-        for path in installed.binds.iter().chain(&config.binds) {
-            self.check_bind(path)?;
-            binds.push(bind(path, &text(path), Access::ReadOnly));
-        }
-        for (path, real) in logins {
-            home::mount_point(host, path)?;
-            binds.push(bind(&real, &format!("{HOME}/{path}"), Access::ReadOnly));
-        }
-        Ok(binds)
-    }
-
-    /// Refuses to show what is the daemon's, or to cover what a sandbox has of its own.
-    fn check_bind(&self, path: &Path) -> io::Result<()> {
-        let own = [HOME, WORKSPACE, "/tmp", "/proc", "/dev", "/run/substrat"].map(Path::new);
-        let real = path.canonicalize()?;
-        let daemon = self.of.folder.parent().unwrap_or(&self.of.folder).canonicalize()?;
-        let problem = if real.starts_with(&daemon) || daemon.starts_with(&real) {
-            "it holds the daemon's home, or lies in it"
-        } else if own.iter().any(|own| own.starts_with(path)) {
-            "a sandbox has a folder of its own there"
-        } else {
-            return Ok(());
-        };
-        Err(io::Error::other(format!("{} cannot be shown: {problem}", path.display())))
     }
 
     /// Runs a turn on the process that there is, or on a new one. None if that ended without
@@ -285,6 +232,61 @@ impl Session {
                 }
             }
         }
+    }
+}
+
+impl Inner {
+    /// Makes the home, and says what a sandbox is to show of the host beside the workspace.
+    pub(super) fn settle_in(
+        &self,
+        host: &Path,
+        files: &[(String, String)],
+        installed: &Installed,
+        sandboxed: bool,
+    ) -> io::Result<Vec<Bind>> {
+        let Self { config, bridge, .. } = self;
+        home::prepare(host, files)?;
+        let logins = if config.shows_login() { self.logins() } else { Vec::new() };
+        if !sandboxed {
+            for (path, real) in logins {
+                home::link(host, path, &real)?;
+            }
+            return Ok(Vec::new());
+        }
+        let bind = |host: &Path, at: &str, access| Bind {
+            host: host.to_owned(),
+            at: at.to_owned(),
+            access,
+            follows_links: false,
+        };
+        let mut binds = vec![bind(&host.canonicalize()?, HOME, Access::ReadWrite)];
+        if let Ok(bridge) = bridge.canonicalize() {
+            binds.push(bind(&bridge, BRIDGE, Access::ReadOnly));
+        }
+        for path in installed.binds.iter().chain(&config.binds) {
+            self.check_bind(path)?;
+            binds.push(bind(path, &text(path), Access::ReadOnly));
+        }
+        for (path, real) in logins {
+            home::mount_point(host, path)?;
+            binds.push(bind(&real, &format!("{HOME}/{path}"), Access::ReadOnly));
+        }
+        Ok(binds)
+    }
+
+    /// Refuses to show what is the daemon's, or to cover what a sandbox has of its own.
+    fn check_bind(&self, path: &Path) -> io::Result<()> {
+        let own = [HOME, WORKSPACE, "/tmp", "/proc", "/dev", "/run/substrat"].map(Path::new);
+        let real = path.canonicalize()?;
+        let daemon = self.folder.parent().unwrap_or(&self.folder).canonicalize()?;
+        let problem = if real.starts_with(&daemon) || daemon.starts_with(&real) {
+            "it holds the daemon's home, or lies in it"
+        } else if own.iter().any(|own| own.starts_with(path)) {
+            "a sandbox has a folder of its own there"
+        } else {
+            return Ok(());
+        };
+        Err(io::Error::other(format!("{} cannot be shown: {problem}", path.display())))
     }
 }
 

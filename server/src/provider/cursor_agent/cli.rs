@@ -5,11 +5,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::models;
 use super::protocol::{Answer, Stream};
 use crate::model::TurnId;
 use crate::provider::activity::{Activity, Decision, Event, RequestId, TurnOver};
 use crate::provider::cli::{
-    About, Cli, Command, Config, Dialogue, MAX_ARGUMENT, Start, Step, make, read, told,
+    About, Cli, Command, Config, Dialogue, Listing, MAX_ARGUMENT, Start, Step, make, read, told,
 };
 use crate::provider::failure::{Failed, FailureKind};
 use crate::provider::registry::Kind;
@@ -91,6 +92,13 @@ pub(super) fn prompt(start: &Start<'_>) -> String {
     told::prompt(told.as_deref(), start.instructions, start.prompt)
 }
 
+/// Says where its servers are, if elsewhere.
+fn ask_at(command: &mut Command, config: &Config) {
+    if let Some(url) = &config.base_url {
+        command.set("CURSOR_API_BASE_URL", url);
+    }
+}
+
 impl Cli for CursorAgent {
     fn about(&self) -> &'static About {
         &ABOUT
@@ -102,6 +110,12 @@ impl Cli for CursorAgent {
 
     fn needs_key(&self, _: &Config) -> bool {
         true
+    }
+
+    fn models(&self, config: &Config) -> Option<Listing> {
+        let mut command = Command { args: vec!["models".to_owned()], ..Command::default() };
+        ask_at(&mut command, config);
+        Some(Listing { command, read: models::read })
     }
 
     fn command(&self, config: &Config, start: &Start<'_>) -> Command {
@@ -135,9 +149,7 @@ impl Cli for CursorAgent {
             "command": start.at.bridge, "args": ["mcp"], "env": env,
         }}});
         command.files.push((".cursor/mcp.json".to_owned(), servers.to_string()));
-        if let Some(url) = &config.base_url {
-            command.set("CURSOR_API_BASE_URL", url);
-        }
+        ask_at(&mut command, config);
         command
     }
 

@@ -1,6 +1,7 @@
 //! cursor-agent, the CLI.
 
 mod cli;
+mod models;
 pub mod protocol;
 #[cfg(test)]
 pub(super) mod tests;
