@@ -351,7 +351,12 @@ async fn what_a_server_has_cached_is_what_the_next_turn_begins_with() {
 async fn a_look_at_a_provider_says_what_is_missing() {
     let bench = Bench::start(
         KINDS[0],
-        &["providers.locked.kind=openai", "providers.locked.key_file=/nowhere/key"],
+        &[
+            "providers.locked.kind=openai",
+            "providers.locked.key_file=/nowhere/key",
+            "providers.off.kind=openai",
+            "providers.off.base_url=http://127.0.0.1:9/v1",
+        ],
     );
     let checked = bench.daemon.ctl_ok(&["provider", "check", "fake"]);
     assert!(checked.contains("it can run here"), "{checked}");
@@ -364,6 +369,10 @@ async fn a_look_at_a_provider_says_what_is_missing() {
     );
     let listed = bench.daemon.ctl_ok(&["provider", "list"]);
     assert!(listed.contains("locked cannot run here: there is no file"), "{listed}");
+    let off = "nothing listens on 127.0.0.1:9: start it";
+    assert!(listed.contains(&format!("off cannot run here: {off}")), "{listed}");
+    let checked = say(&bench.daemon.home, &["provider", "check", "off"]);
+    assert!(checked.code == Some(1) && checked.stderr.contains(off), "{checked:?}");
     let create = ["agent", "create", "x", "--provider", "locked", "--instructions", "x"];
     let said = say(&bench.daemon.home, &create);
     assert!(

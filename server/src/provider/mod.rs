@@ -260,8 +260,8 @@ pub struct Model {
 pub trait Provider: Send + Sync {
     /// What is known of it.
     fn info(&self) -> Info;
-    /// Looks whether it can run here: for what it needs on the machine, and not whether a server
-    /// answers unless `ask` says so. Takes seconds at most.
+    /// Looks whether it can run here: for what it needs on the machine. Whether a server elsewhere
+    /// answers is looked at only if `ask` says so. Takes seconds at most.
     fn examine(&self, ask: bool) -> BoxFuture<'_, Health>;
     /// The models that it offers.
     fn models(&self) -> BoxFuture<'_, Result<Vec<Model>, Failure>> {

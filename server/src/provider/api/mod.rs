@@ -16,6 +16,7 @@ mod chat;
 mod config;
 mod http;
 mod openai;
+mod reach;
 mod room;
 pub mod sse;
 #[cfg(test)]
@@ -136,13 +137,16 @@ impl Provider for Api {
             }
             let problem = match (self.config.key.is_there(), ask) {
                 (Err(problem), _) => Some(problem),
-                (Ok(()), false) => None,
+                (Ok(()), false) => reach::problem(config.server.base()).await,
                 (Ok(()), true) => match self.list().await {
                     Ok(models) => {
                         facts.push(("models".to_owned(), models.len().to_string()));
                         None
                     }
-                    Err(failure) => Some(self.config.explained(failure).message),
+                    Err(failure) => match reach::problem(config.server.base()).await {
+                        None => Some(self.config.explained(failure).message),
+                        unreached => unreached,
+                    },
                 },
             };
             Health { version: String::new(), problem, facts }
