@@ -66,6 +66,34 @@ args = ["acp"]
 logins = [".config/goose/config.yaml", ".config/goose/secrets.yaml"]
 "#;
 
+/// Claude Code by its adapter, with what Claude Code itself is given.
+const CLAUDE: &str = r#"
+kind = "acp"
+program = "claude-agent-acp"
+key_as = "ANTHROPIC_API_KEY"
+logins = [".claude/.credentials.json"]
+endpoints = ["https://api.anthropic.com", "https://console.anthropic.com"]
+[env]
+CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC = "1"
+CLAUDE_CODE_MAX_RETRIES = "1"
+DISABLE_AUTOUPDATER = "1"
+DISABLE_ERROR_REPORTING = "1"
+DISABLE_TELEMETRY = "1"
+ENABLE_TOOL_SEARCH = "false"
+"#;
+
+/// Of its modes this is the one that needs no sandbox of its own, which cannot be set up in ours.
+const CODEX: &str = r#"
+kind = "acp"
+program = "codex-acp"
+key_as = "OPENAI_API_KEY"
+logins = [".codex/auth.json"]
+endpoints = ["https://api.openai.com", "https://chatgpt.com", "https://auth.openai.com"]
+[env]
+INITIAL_AGENT_MODE = "agent-full-access"
+NO_BROWSER = "1"
+"#;
+
 /// Agents that are known are there without being configured.
 pub const KIND: Kind = Kind {
     name: ABOUT.kind,
@@ -84,7 +112,13 @@ pub const KIND: Kind = Kind {
             make(Box::new(Acp { auth: auth.clone() }), config.clone(), settings)
         }))
     },
-    presets: &[("gemini", GEMINI), ("opencode", OPENCODE), ("goose", GOOSE)],
+    presets: &[
+        ("gemini", GEMINI),
+        ("opencode", OPENCODE),
+        ("goose", GOOSE),
+        ("claude-acp", CLAUDE),
+        ("codex-acp", CODEX),
+    ],
 };
 
 #[derive(Debug, Deserialize)]

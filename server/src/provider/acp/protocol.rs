@@ -20,7 +20,7 @@
 use serde_json::{Value, json};
 
 use super::names::{ALL_OF_SERVER, Maker};
-use super::reading::{Agent, agent, failed, options, stopped, used};
+use super::reading::{Agent, agent, failed, options, stopped, trouble, used};
 use super::requests::{self, McpServer, Open};
 use super::tools::Tools;
 use crate::provider::OutputKind;
@@ -269,11 +269,12 @@ impl Client {
     fn prompted(&mut self, result: &Result<Value, Failed>) {
         let over = match result {
             Ok(result) => {
-                let used = used(result);
+                let used = used(result, &self.agent.name);
                 if !used.is_zero() {
                     self.turn.push(Activity::Used(used));
                 }
-                stopped(result)
+                let failed = trouble(result).filter(|trouble| trouble.is_error);
+                failed.map(|trouble| TurnOver::Failed(trouble.failed)).or_else(|| stopped(result))
             }
             Err(failed) => Some(TurnOver::Failed(failed.clone())),
         };
@@ -312,6 +313,10 @@ impl Client {
             "agent_thought_chunk" => self.said(OutputKind::Thinking, update),
             "tool_call" | "tool_call_update" => self.tools.update(update, &mut self.turn),
             "usage_update" => self.cost(&update["cost"]),
+            "session_info_update" => match trouble(update) {
+                Some(trouble) => self.warn(trouble.failed.message),
+                None => self.turn.alive(),
+            },
             _ => self.turn.alive(),
         }
     }
@@ -324,6 +329,11 @@ impl Client {
         if !is_warning {
             return self.turn.delta(kind, &said);
         }
+        self.warn(said);
+    }
+
+    /// Tells of something once, however often it is said.
+    fn warn(&mut self, said: String) {
         self.turn.alive();
         if self.warned != said {
             self.warned.clone_from(&said);

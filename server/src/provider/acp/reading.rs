@@ -9,6 +9,7 @@ use crate::provider::activity::{
 };
 use crate::provider::failure::{Failed, FailureKind, body};
 use crate::provider::jsonrpc::Error;
+use crate::provider::meter::openai;
 
 /// What an agent says of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -75,6 +76,8 @@ pub(super) fn failed(error: &Error) -> Failed {
     let (by_words, refused) = (FailureKind::of_text(&message), body(&message));
     let kind = match by_words {
         Some(kind @ FailureKind::Overflow) => kind,
+        // Claude's adapter names any of them an error of the server.
+        Some(kind @ FailureKind::Network) if code.is_none() => kind,
         _ => code
             .or_else(|| FailureKind::of_name(text(data, "errorKind")))
             .or_else(|| FailureKind::of_name(codex))
@@ -104,11 +107,58 @@ pub(super) fn stopped(result: &Value) -> Option<TurnOver> {
     Some(TurnOver::Failed(Failed::new(kind, message)))
 }
 
-/// What a prompt used, by its answer. Claude Code tells all of the turn, opencode its last call of
-/// the model, Gemini no more than what went in and out, Codex nothing.
-pub(super) fn used(result: &Value) -> Usage {
-    let usage = &result["usage"];
-    let gemini = &result["_meta"]["quota"]["token_count"];
+/// Trouble of a session, as Codex's adapter tells it beside the protocol.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Trouble {
+    /// Whether a turn failed by it. Others are warnings.
+    pub(super) is_error: bool,
+    pub(super) failed: Failed,
+}
+
+/// Reads the trouble that an answer or an update carries.
+pub(super) fn trouble(carrier: &Value) -> Option<Trouble> {
+    let told = &carrier["_meta"]["jetbrains"]["air"]["sessionFailure"];
+    let title = told["title"].as_str()?;
+    let message = match text(told, "details") {
+        "" => title.to_owned(),
+        details => format!("{title}: {details}"),
+    };
+    let actions = told["actions"].as_array().into_iter().flatten();
+    let offers = |action: &str| actions.clone().any(|one| one == action);
+    let kind = match text(told, "category") {
+        "connection" => FailureKind::Network,
+        "access" => FailureKind::Auth,
+        "request" => FailureKind::InvalidRequest,
+        "limit" if offers("retry") => FailureKind::RateLimit,
+        "limit" if offers("new_session") => FailureKind::Overflow,
+        "limit" => FailureKind::Budget,
+        "service" => FailureKind::Unclear,
+        _ => FailureKind::Other,
+    };
+    // Of what it takes for the connection's or the service's trouble, or wrong, words tell more.
+    let refused = body(&message);
+    let kind = match kind {
+        FailureKind::Auth
+        | FailureKind::RateLimit
+        | FailureKind::Overflow
+        | FailureKind::Budget => kind,
+        kind => {
+            let by_body = refused.is_some().then_some(FailureKind::InvalidRequest);
+            FailureKind::of_text(&message).or(by_body).unwrap_or(kind)
+        }
+    };
+    let failed = Failed::new(kind, refused.unwrap_or(message));
+    Some(Trouble { is_error: text(told, "severity") != "warning", failed })
+}
+
+/// What a prompt used, by its answer. Claude Code and Codex tell all of the turn, opencode its last
+/// call of the model, Gemini no more than what went in and out.
+pub(super) fn used(result: &Value, agent: &str) -> Usage {
+    let (usage, gemini) = (&result["usage"], &result["_meta"]["quota"]["token_count"]);
+    if agent.contains("codex") {
+        let names = ["inputTokens", "cachedReadTokens", "cachedWriteTokens", "outputTokens"];
+        return openai(usage, names);
+    }
     if gemini.is_object() {
         return Usage {
             input_tokens: number(gemini, "input_tokens"),

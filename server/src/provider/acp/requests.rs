@@ -81,6 +81,8 @@ pub(super) fn initialize(version: &str) -> Value {
         "clientCapabilities": {
             "fs": {"readTextFile": false, "writeTextFile": false},
             "terminal": false,
+            // Codex's adapter tells who says so of failures, and all others that all is well.
+            "_meta": {"jetbrains": {"air": {"version": 1, "capabilities": ["sessionFailure"]}}},
         },
         "clientInfo": {"name": "substrat", "title": "Substrat", "version": version},
     })

@@ -384,6 +384,61 @@ fn a_prompt_ends_by_its_stop_reason() {
     assert_eq!(over("tired"), Some(FailureKind::Protocol));
 }
 
+/// An answer to a prompt as the adapter of Codex gives one to a turn that failed.
+fn troubled(category: &str, actions: &[&str], title: &str) -> Value {
+    let told = json!({"id": "1", "revision": 1, "category": category, "severity": "error",
+                      "title": title, "actions": actions});
+    let meta = json!({"jetbrains": {"air": {"version": 1, "sessionFailure": told}}});
+    json!({"id": 9, "result": {"stopReason": "end_turn", "_meta": meta}})
+}
+
+#[test]
+fn trouble_that_is_told_beside_the_protocol_fails_the_turn() {
+    use FailureKind::*;
+    for (category, actions, title, kind) in [
+        ("connection", &["retry", "new_session"][..], "x", Network),
+        (
+            "connection",
+            &["retry"],
+            "unexpected status 529 <unknown status code>: Overloaded",
+            Overload,
+        ),
+        ("access", &["login"], "x", Auth),
+        ("limit", &["retry"], "x", RateLimit),
+        ("limit", &["new_session"], "x", Overflow),
+        ("limit", &[], "x", Budget),
+        ("request", &[], "x", InvalidRequest),
+        ("service", &["retry"], "x", Unclear),
+        ("service", &["retry"], "unexpected status 500 Internal Server Error", Overload),
+        ("service", &["retry"], "unexpected status 401 Unauthorized: x", Auth),
+        ("unheard of", &[], "x", Other),
+    ] {
+        let mut client = opened("codex-acp");
+        client.expect(9, Call::Prompt);
+        let events = client.read(&troubled(category, actions, title).to_string());
+        let Some(Event::Over(TurnOver::Failed(failed))) = events.last() else {
+            panic!("{category}: {events:?}")
+        };
+        assert_eq!((failed.kind, failed.message.as_str()), (kind, title), "{category}");
+    }
+}
+
+#[test]
+fn trouble_that_passes_is_a_notice() {
+    let mut client = opened("codex-acp");
+    client.expect(9, Call::Prompt);
+    let mut meta = troubled("service", &[], "it tries again")["result"]["_meta"].take();
+    meta["jetbrains"]["air"]["sessionFailure"]["severity"] = "warning".into();
+    let told = json!({"sessionUpdate": "session_info_update", "_meta": meta});
+    let notice = Event::Activity(Activity::Notice("it tries again".to_owned()));
+    assert!(update(&mut client, &told).contains(&notice));
+    assert!(!update(&mut client, &told).contains(&notice), "it is told once");
+    let answer = json!({"id": 9, "result": {"stopReason": "end_turn", "_meta": meta}});
+    let events = client.read(&answer.to_string());
+    let went_well = matches!(events.last(), Some(Event::Over(TurnOver::Completed { .. })));
+    assert!(went_well, "{events:?}");
+}
+
 #[test]
 fn another_version_is_refused() {
     let mut client = client("");
@@ -405,7 +460,10 @@ fn requests_are_those_that_were_captured() {
     let value = |line: &str| serde_json::from_str::<Value>(line).unwrap();
     let capture = "acp_opencode";
     let mut client = client("");
-    assert_eq!(value(&client.initialize("0.1.0")), given(capture, 0));
+    let mut first = value(&client.initialize("0.1.0"));
+    let can = first["params"]["clientCapabilities"].as_object_mut().unwrap();
+    assert!(can.remove("_meta").is_some(), "it was captured without");
+    assert_eq!(first, given(capture, 0));
     assert_eq!(client.prompt("x"), None, "no session yet");
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let server = McpServer::Stdio {

@@ -14,6 +14,8 @@ const KNOWN: &[(&str, &str)] = &[
     ("gemini", "npm install -g @google/gemini-cli"),
     ("opencode", "npm install -g opencode-ai"),
     ("goose", "see https://github.com/block/goose"),
+    ("claude-agent-acp", "npm install -g @agentclientprotocol/claude-agent-acp"),
+    ("codex-acp", "npm install -g @agentclientprotocol/codex-acp"),
 ];
 /// Programs that version managers put in the place of others, with how they are asked for those.
 const MANAGERS: &[(&str, &str)] =
