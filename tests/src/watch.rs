@@ -54,12 +54,15 @@ impl Watch {
         tokio::time::timeout(PATIENCE, self.items.message()).await.expect("an item comes")
     }
 
-    /// The next item that is no heartbeat.
+    /// The next item that is no heartbeat; those are answered.
     pub async fn next(&mut self) -> v1::AttachResponse {
         loop {
             let item = self.any().await.expect("the stream goes on").expect("an item");
             if !matches!(item.item, Some(Item::Heartbeat(_))) {
                 return item;
+            }
+            if self.requests.is_some() {
+                self.ask(Asked::Heartbeat(v1::Heartbeat {})).await;
             }
         }
     }

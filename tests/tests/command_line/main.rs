@@ -133,6 +133,59 @@ pub const GEMINI: Agent = Agent {
     classes: ["invalid-request", "auth", "", "", "", ""],
 };
 
+/// Claude Code by its adapter.
+pub const CLAUDE_ACP: Agent = Agent {
+    program: "claude-agent-acp",
+    kind: "acp",
+    settings: |url| {
+        let env = toml::Table::from_iter([
+            ("ANTHROPIC_BASE_URL".to_owned(), url.into()),
+            ("ANTHROPIC_MODEL".to_owned(), "fake-1".into()),
+            ("CLAUDE_CODE_EXECUTABLE".to_owned(), path(CLAUDE.program).into()),
+            ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC".to_owned(), "1".into()),
+            ("CLAUDE_CODE_MAX_RETRIES".to_owned(), "1".into()),
+            ("ENABLE_TOOL_SEARCH".to_owned(), "false".into()),
+        ]);
+        vec![
+            ("key_as", "ANTHROPIC_API_KEY".to_owned()),
+            ("endpoints", format!("[{url:?}]")),
+            ("env", toml::Value::Table(env).to_string()),
+        ]
+    },
+    classes: ["invalid-request", "auth", "rate-limit", "overload", "overload", "network"],
+};
+
+/// Codex by its adapter.
+pub const CODEX_ACP: Agent = Agent {
+    program: "codex-acp",
+    kind: "acp",
+    settings: |url| {
+        let config = format!(
+            "model = \"fake-1\"\nmodel_provider = \"fake\"\nsandbox_mode = \"danger-full-access\"\n\
+             [model_providers.fake]\nname = \"fake\"\nbase_url = \"{url}/v1\"\n\
+             env_key = \"FAKE_KEY\"\nwire_api = \"responses\"\n\
+             request_max_retries = 1\nstream_max_retries = 1\n"
+        );
+        let file = (".codex/config.toml".to_owned(), config.into());
+        let env = toml::Table::from_iter([
+            ("CODEX_PATH".to_owned(), path(CODEX.program).into()),
+            ("INITIAL_AGENT_MODE".to_owned(), "agent-full-access".into()),
+        ]);
+        vec![
+            ("key_as", "FAKE_KEY".to_owned()),
+            ("endpoints", format!("[{url:?}]")),
+            ("env", toml::Value::Table(env).to_string()),
+            ("files", toml::Value::Table(toml::Table::from_iter([file])).to_string()),
+        ]
+    },
+    classes: ["invalid-request", "auth", "rate-limit", "overload", "overload", "network"],
+};
+
+/// Where a program of another agent lies, which an adapter runs.
+fn path(program: &str) -> String {
+    installed(program).unwrap_or_default().display().to_string()
+}
+
 /// A stand-in for one that no registry carries.
 pub const CURSOR: Agent = Agent {
     program: "cursor-agent",
@@ -249,5 +302,7 @@ agents! {
     codex_exec = CODEX_EXEC,
     opencode = OPENCODE,
     gemini = GEMINI,
+    claude_acp = CLAUDE_ACP,
+    codex_acp = CODEX_ACP,
     cursor = CURSOR,
 }
