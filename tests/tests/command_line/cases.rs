@@ -101,6 +101,17 @@ pub(crate) async fn cancel(agent: Agent) {
     assert!(recalled.contains("alpha noted"), "{recalled}");
 }
 
+pub(crate) async fn instructions(agent: Agent) {
+    let Some(bench) = Bench::start(agent, &[]) else { return };
+    let client = bench.client().await;
+    client.ask("m", "SAY alpha noted").await.unwrap();
+    bench.daemon.ctl_ok(&["agent", "update", "m", "--instructions", "be better than good"]);
+    client.ask("m", "SAY beta noted").await.unwrap();
+    let asked = bench.server.request(|request| request.user.contains("SAY beta noted")).await;
+    let told = asked.body.to_string();
+    assert!(told.contains("be better than good") && told.contains("alpha noted"), "{told}");
+}
+
 pub(crate) async fn failures(agent: Agent) {
     let Some(bench) = Bench::start(agent, &["providers.cli.attempts=1"]) else { return };
     let client = bench.client().await;

@@ -289,6 +289,11 @@ macro_rules! agents {
             }
 
             #[tokio::test(flavor = "multi_thread")]
+            async fn instructions_that_change_hold_from_the_next_turn_on() {
+                cases::instructions(crate::$agent).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
             async fn what_may_pass_is_tried_again_and_what_may_not_is_told() {
                 cases::failures(crate::$agent).await;
             }

@@ -10,6 +10,7 @@ use super::protocol::{Answer, Client};
 use super::requests::{McpServer, Open};
 use crate::model::TurnId;
 use crate::provider::activity::{Activity, Decision, Event, RequestId, TurnOver, text};
+use crate::provider::cli::told::Told;
 use crate::provider::cli::{About, Cli, Command, Config, Dialogue, Start, Step, make, read};
 use crate::provider::failure::{Failed, FailureKind};
 use crate::provider::meter::Totals;
@@ -138,9 +139,12 @@ struct Kept {
     session_id: String,
     #[serde(default)]
     totals: Totals,
-    /// Whether it was told what it is to be.
-    #[serde(default)]
+    /// Whether it was told what it is to be, in states of before `holds`.
+    #[serde(default, skip_serializing)]
     told: bool,
+    /// The mark of the instructions that the conversation holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    holds: Option<String>,
 }
 
 impl Cli for Acp {
@@ -163,10 +167,12 @@ impl Cli for Acp {
         Box::new(Talk {
             client: Client::new(kept.totals),
             auth: self.auth.clone(),
-            told: kept.told,
+            told: match kept.told {
+                true => Told::to_program(start.instructions, kept.holds),
+                false => Told::in_prompts(start.instructions, kept.holds),
+            },
             session: Some(kept.session_id).filter(|id| !id.is_empty()),
             model: start.model.map(str::to_owned),
-            instructions: start.instructions.to_owned(),
             cwd: start.at.workspace.clone(),
             servers: vec![McpServer::Stdio {
                 name: "substrat".to_owned(),
@@ -186,12 +192,10 @@ impl Cli for Acp {
 struct Talk {
     client: Client,
     auth: Option<String>,
-    /// Whether it was told what it is to be.
-    told: bool,
+    told: Told,
     /// The session that is to be gone on with.
     session: Option<String>,
     model: Option<String>,
-    instructions: String,
     cwd: String,
     servers: Vec<McpServer>,
     version: &'static str,
@@ -211,7 +215,7 @@ impl Talk {
                 Event::Activity(activity) => steps.push(Event::Activity(activity)),
                 Event::Write(line) => steps.push(Event::Write(line)),
                 Event::Over(over) => {
-                    self.told |= matches!(over, TurnOver::Completed { .. });
+                    self.told.over(&over);
                     steps.push(Event::Over(over));
                 }
                 Event::Answer(answer) => match self.answered(answer) {
@@ -295,11 +299,8 @@ impl Talk {
 
 impl Dialogue for Talk {
     fn start(&mut self, _: TurnId, prompt: &str) -> Vec<Step> {
-        self.prompt = Some(match !self.told && !self.instructions.is_empty() {
-            // The protocol has no other place for them.
-            true => format!("{}\n\n{prompt}", self.instructions),
-            false => prompt.to_owned(),
-        });
+        // The protocol has no other place for instructions.
+        self.prompt = Some(self.told.prompt(prompt));
         if std::mem::replace(&mut self.begun, true) {
             return self.prompted().into_iter().collect();
         }
@@ -328,7 +329,7 @@ impl Dialogue for Talk {
     fn kept(&self) -> Value {
         let Some(session) = self.client.session() else { return Value::Null };
         let (session_id, totals) = (session.to_owned(), self.client.totals());
-        let kept = Kept { session_id, totals, told: self.told };
+        let kept = Kept { session_id, totals, told: false, holds: self.told.kept() };
         serde_json::to_value(kept).unwrap_or_default()
     }
 

@@ -14,6 +14,7 @@ use super::protocol::{Answer, MessageState, Stream};
 use super::requests::{self, Control};
 use crate::model::{SessionId, TurnId};
 use crate::provider::activity::{Activity, Decision, Event, RequestId, TurnOver};
+use crate::provider::cli::told::Told;
 use crate::provider::cli::{
     About, Cli, Command, Config, Dialogue, MAX_ARGUMENT, Start, Step, make, read,
 };
@@ -76,6 +77,9 @@ struct Kept {
     session_id: String,
     #[serde(default)]
     totals: Totals,
+    /// The mark of the instructions that the conversation holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    holds: Option<String>,
 }
 
 impl Kept {
@@ -149,6 +153,7 @@ impl Cli for ClaudeCode {
         let kept = Kept::of(start.kept);
         Box::new(Talk {
             session: session_id(start),
+            told: Told::to_program(start.instructions, kept.holds),
             stream: Stream::new(kept.totals),
             message: String::new(),
             asked: 0,
@@ -191,6 +196,7 @@ fn has_session(home: &Path, id: &str) -> bool {
 /// A dialogue with a process.
 struct Talk {
     session: String,
+    told: Told,
     stream: Stream,
     /// The message of the running turn.
     message: String,
@@ -215,7 +221,10 @@ impl Talk {
                 {
                     Event::Activity(Activity::Alive)
                 }
-                Event::Over(over) => Event::Over(over),
+                Event::Over(over) => {
+                    self.told.over(&over);
+                    Event::Over(over)
+                }
                 Event::Answer(Answer::Message { uuid, state }) => {
                     self.tracked = true;
                     self.started |= uuid == self.message && state != MessageState::Queued;
@@ -237,7 +246,7 @@ impl Dialogue for Talk {
         self.message =
             format!("00000000-0000-4000-{:04x}-{turn:0>12.12}", 0x8000 | (self.asked & 0x0fff));
         self.started = false;
-        vec![Event::Write(requests::user(&self.message, prompt))]
+        vec![Event::Write(requests::user(&self.message, &self.told.prompt(prompt)))]
     }
 
     fn read(&mut self, line: &str) -> Vec<Step> {
@@ -264,7 +273,8 @@ impl Dialogue for Talk {
         if self.stream.session().is_none() {
             return Value::Null;
         }
-        let kept = Kept { session_id: self.session.clone(), totals: self.stream.totals() };
+        let (session_id, totals) = (self.session.clone(), self.stream.totals());
+        let kept = Kept { session_id, totals, holds: self.told.kept() };
         serde_json::to_value(kept).unwrap_or_default()
     }
 }

@@ -9,6 +9,7 @@ use super::app_server::{Answer, Call, Client, Thread};
 use super::exec;
 use crate::model::TurnId;
 use crate::provider::activity::{Activity, Decision, Event, RequestId, TurnOver};
+use crate::provider::cli::told::Told;
 use crate::provider::cli::{
     About, Cli, Command, Config, Dialogue, MAX_ARGUMENT, Start, Step, make, read,
 };
@@ -67,6 +68,9 @@ struct Kept {
     thread_id: String,
     #[serde(default)]
     totals: Totals,
+    /// The mark of the instructions that the conversation holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    holds: Option<String>,
 }
 
 impl Kept {
@@ -177,12 +181,14 @@ impl Cli for Codex {
 
     fn dialogue(&self, _: &Config, start: &Start<'_>) -> Box<dyn Dialogue> {
         let kept = Kept::of(start.kept);
+        let told = Told::to_program(start.instructions, kept.holds.clone());
         match self.transport {
             Transport::AppServer => Box::new(Talk {
                 client: Client::new(kept.totals),
                 resume: kept.thread(),
                 model: start.model.map(str::to_owned),
                 instructions: start.instructions.to_owned(),
+                told,
                 cwd: start.at.workspace.clone(),
                 sandbox: sandbox(start),
                 config: json!({"mcp_servers.substrat": servers(start)}),
@@ -191,7 +197,8 @@ impl Cli for Codex {
                 prompt: None,
             }),
             Transport::Exec => {
-                Box::new(Single { stream: exec::Stream::new(kept.totals), thread: kept.thread_id })
+                let (stream, thread) = (exec::Stream::new(kept.totals), kept.thread_id);
+                Box::new(Single { stream, thread, told })
             }
         }
     }
@@ -203,6 +210,7 @@ struct Talk {
     resume: Option<String>,
     model: Option<String>,
     instructions: String,
+    told: Told,
     cwd: String,
     sandbox: &'static str,
     config: Value,
@@ -220,7 +228,10 @@ impl Talk {
             match event {
                 Event::Activity(activity) => steps.push(Event::Activity(activity)),
                 Event::Write(line) => steps.push(Event::Write(line)),
-                Event::Over(over) => steps.push(Event::Over(over)),
+                Event::Over(over) => {
+                    self.told.over(&over);
+                    steps.push(Event::Over(over));
+                }
                 Event::Answer(answer) => steps.extend(self.answered(answer)),
             }
         }
@@ -260,10 +271,11 @@ impl Talk {
 
 impl Dialogue for Talk {
     fn start(&mut self, _: TurnId, prompt: &str) -> Vec<Step> {
-        if let Some(line) = self.client.start(prompt) {
+        let prompt = self.told.prompt(prompt);
+        if let Some(line) = self.client.start(&prompt) {
             return vec![Event::Write(line)];
         }
-        self.prompt = Some(prompt.to_owned());
+        self.prompt = Some(prompt);
         if std::mem::replace(&mut self.begun, true) {
             return Vec::new();
         }
@@ -298,7 +310,8 @@ impl Dialogue for Talk {
 
     fn kept(&self) -> Value {
         let Some(thread) = self.client.thread() else { return Value::Null };
-        let kept = Kept { thread_id: thread.to_owned(), totals: self.client.totals() };
+        let (thread_id, totals) = (thread.to_owned(), self.client.totals());
+        let kept = Kept { thread_id, totals, holds: self.told.kept() };
         serde_json::to_value(kept).unwrap_or_default()
     }
 }
@@ -307,13 +320,16 @@ impl Dialogue for Talk {
 struct Single {
     stream: exec::Stream,
     thread: String,
+    told: Told,
 }
 
 impl Single {
     fn steps(&mut self, events: Vec<Event<exec::Answer>>) -> Vec<Step> {
         for event in &events {
-            if let Event::Activity(Activity::Session(id)) = event {
-                self.thread.clone_from(id);
+            match event {
+                Event::Activity(Activity::Session(id)) => self.thread.clone_from(id),
+                Event::Over(over) => self.told.over(over),
+                _ => {}
             }
         }
         events
@@ -322,7 +338,7 @@ impl Single {
 
 impl Dialogue for Single {
     fn start(&mut self, _: TurnId, prompt: &str) -> Vec<Step> {
-        vec![Event::Write(prompt.to_owned())]
+        vec![Event::Write(self.told.prompt(prompt))]
     }
 
     fn read(&mut self, line: &str) -> Vec<Step> {
@@ -347,7 +363,8 @@ impl Dialogue for Single {
         if self.thread.is_empty() {
             return Value::Null;
         }
-        let kept = Kept { thread_id: self.thread.clone(), totals: self.stream.totals() };
+        let (thread_id, totals) = (self.thread.clone(), self.stream.totals());
+        let kept = Kept { thread_id, totals, holds: self.told.kept() };
         serde_json::to_value(kept).unwrap_or_default()
     }
 }
