@@ -66,6 +66,27 @@ fn a_provider_is_there_after_a_reload_and_no_turn_is_disturbed() {
 }
 
 #[test]
+fn keys_with_dots_are_kept_and_compared() {
+    let daemon = Daemon::start();
+    let reload = |settings: &str| {
+        let file = format!(
+            "[providers.gemini.files]\n\".gemini/settings.json\" = '{settings}'\n\
+             [providers.\"my.script\"]\nkind = \"scripted\"\n"
+        );
+        std::fs::write(daemon.home.join("config.toml"), file).unwrap();
+        daemon.ctl_ok(&["daemon", "reload"])
+    };
+    assert_eq!(reload("{}"), "provider added: my.script\nprovider changed: gemini\n");
+    assert_eq!(reload("{}"), "nothing has changed\n");
+    assert_eq!(reload("{ }"), "provider changed: gemini\n");
+    let create = ["agent", "create", "a", "--provider", "my.script", "--instructions", ECHO];
+    daemon.ctl_ok(&create);
+    assert_eq!(daemon.ctl_ok(&["agent", "send", "a", "hi"]), "you said: hi\n");
+    let shown = daemon.ctl_ok(&["config", "show"]);
+    assert!(shown.contains("providers.\"my.script\".kind"), "{shown}");
+}
+
+#[test]
 fn a_turn_that_fails_since_its_provider_is_of_another_kind_says_so() {
     let daemon = Daemon::start();
     let path = daemon.home.join("config.toml");

@@ -282,6 +282,9 @@ fn find(name: &str) -> Option<&'static Key> {
 }
 
 fn did_you_mean(name: &str) -> String {
+    if name.starts_with(providers::PREFIX) {
+        return "; in quotes it is one key: write a section [providers.NAME]".to_owned();
+    }
     let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
     let similar = keys().find(|key| last(key.name) == last(name) || key.name.contains(name));
     similar.map_or_else(
@@ -340,13 +343,13 @@ impl Config {
         for (name, value) in table {
             let key = format!("{prefix}{name}");
             match value {
+                Value::Table(sections) if key == providers::TABLE => {
+                    self.sections.read(sections, source_name)?;
+                }
                 Value::Table(inner) => {
-                    if let Some(name) = key.strip_prefix(providers::PREFIX) {
-                        self.sections.open(name.split('.').next().unwrap_or_default(), source_name);
-                    }
                     self.read_table(&format!("{key}."), inner, source_name)?;
                 }
-                value => self.set(&key, value.clone(), source_name)?,
+                value => self.set_key(&key, value.clone(), source_name)?,
             }
         }
         Ok(())
@@ -360,6 +363,11 @@ impl Config {
                 .set(path, value, &source_name)
                 .map_err(|problem| ConfigError::BadSection { source_name, key, problem });
         }
+        self.set_key(name, value, source_name)
+    }
+
+    /// Takes one of the keys that do not belong to a provider.
+    fn set_key(&mut self, name: &str, value: Value, source_name: &str) -> Result<(), ConfigError> {
         let Some(key) = find(name) else {
             let (source_name, key) = (source_name.to_owned(), name.to_owned());
             return Err(ConfigError::UnknownKey { source_name, key });

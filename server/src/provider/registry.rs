@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_path_to_error::Segment;
 use toml::{Table, Value};
 
 use super::{KINDS, Provider};
@@ -65,7 +66,7 @@ pub struct Nothing {}
 /// What is wrong with a section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The key; empty for the section as a whole.
+    /// The key, as [`written`] has it; empty for the section as a whole.
     pub key: String,
     /// What is wrong.
     pub problem: String,
@@ -219,10 +220,30 @@ impl Section {
 
 fn read<T: DeserializeOwned>(table: Table) -> Result<T, Problem> {
     serde_path_to_error::deserialize(Value::Table(table)).map_err(|error| {
-        let path = error.path().to_string();
-        let key = if path == "." { String::new() } else { path };
+        let key = place(error.path());
         Problem { key, problem: error.into_inner().message().replace('\n', ", ") }
     })
+}
+
+/// A place in a section: `prices."vendor/model-1.5".input`, or `args[0]`; empty for all of it.
+fn place(path: &serde_path_to_error::Path) -> String {
+    let mut text = String::new();
+    for segment in path {
+        if !text.is_empty() && !matches!(segment, Segment::Seq { .. }) {
+            text.push('.');
+        }
+        match segment {
+            Segment::Map { key } | Segment::Enum { variant: key } => text.push_str(&written(key)),
+            other => text.push_str(&other.to_string()),
+        }
+    }
+    text
+}
+
+/// A key as it stands in a file: in quotes where a dot, or another character, asks for them.
+pub fn written(key: &str) -> String {
+    let is_bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    if !key.is_empty() && key.chars().all(is_bare) { key.to_owned() } else { format!("{key:?}") }
 }
 
 /// A provider with what holds for it.

@@ -6,48 +6,94 @@ use substrat_proto::v1;
 use toml::{Table, Value};
 
 use super::{Config, ConfigError};
-use crate::provider::registry::{Plan, Problem, Providers, read_sections};
+use crate::provider::registry::{Plan, Problem, Providers, read_sections, written};
 
+/// The table that holds them.
+pub(super) const TABLE: &str = "providers";
 /// What the names of their keys start with.
 pub(super) const PREFIX: &str = "providers.";
 /// Keys whose values may be such as are not to be shown.
 const HIDDEN: &[&str] = &["env", "headers"];
+/// What is wrong where a section is no table.
+const NO_TABLE: &str = "name a key of it, such as kind";
 
 /// Sections as they were given, with where each of their keys comes from.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Sections {
     tables: BTreeMap<String, Table>,
-    sources: BTreeMap<String, String>,
+    /// By the name of a section, and the keys below it as they are written; empty for itself.
+    sources: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 impl Sections {
-    /// Takes a key as the file, or a flag, names it: `NAME.KEY`, or deeper.
-    pub(super) fn set(&mut self, path: &str, value: Value, source: &str) -> Result<(), String> {
-        let (name, keys) = path.split_once('.').ok_or("name a key of it, such as kind")?;
-        let mut table = self.tables.entry(name.to_owned()).or_default();
-        let (parents, key) = keys.rsplit_once('.').map_or(("", keys), |(p, key)| (p, key));
-        for parent in parents.split('.').filter(|parent| !parent.is_empty()) {
-            let inner = table.entry(parent).or_insert_with(|| Value::Table(Table::new()));
-            table = inner.as_table_mut().ok_or_else(|| format!("{parent} has no keys"))?;
+    /// Takes those of a file. Their keys stay as they are: dots in quotes split nothing.
+    pub(super) fn read(&mut self, sections: &Table, source: &str) -> Result<(), ConfigError> {
+        for (name, section) in sections {
+            let Value::Table(section) = section else {
+                return Err(ConfigError::BadSection {
+                    source_name: source.to_owned(),
+                    key: format!("{PREFIX}{}", written(name)),
+                    problem: NO_TABLE.to_owned(),
+                });
+            };
+            let sources = self.sources.entry(name.clone()).or_default();
+            let places = section.keys().map(|key| written(key)).chain([String::new()]);
+            sources.extend(places.map(|place| (place, source.to_owned())));
+            self.tables.entry(name.clone()).or_default().extend(section.clone());
         }
-        table.insert(key.to_owned(), value);
-        self.sources.insert(path.to_owned(), source.to_owned());
         Ok(())
     }
 
-    /// Has a section, even if no key of it was given.
-    pub(super) fn open(&mut self, name: &str, source: &str) {
-        self.tables.entry(name.to_owned()).or_default();
-        self.sources.insert(name.to_owned(), source.to_owned());
+    /// Takes a key as a flag names it: `NAME.KEY`, or deeper.
+    pub(super) fn set(&mut self, path: &str, value: Value, source: &str) -> Result<(), String> {
+        let path = split(path);
+        let [name, parents @ .., key] = &*path else { return Err(NO_TABLE.to_owned()) };
+        let mut table = self.tables.entry(name.clone()).or_default();
+        let mut place = String::new();
+        for parent in parents.iter().filter(|parent| !parent.is_empty()) {
+            let inner = table.entry(parent.as_str()).or_insert_with(|| Value::Table(Table::new()));
+            let parent = written(parent);
+            table = inner.as_table_mut().ok_or_else(|| format!("{parent} has no keys"))?;
+            place = format!("{place}{parent}.");
+        }
+        place.push_str(&written(key));
+        table.insert(key.clone(), value);
+        self.sources.entry(name.clone()).or_default().insert(place, source.to_owned());
+        Ok(())
     }
 
+    /// Where a key comes from: it or what it holds, or else what holds it, or else its section.
     fn source(&self, name: &str, key: &str) -> String {
-        let first = key.split(['.', '[']).next().unwrap_or_default();
-        let below = format!("{name}.{first}");
-        let found = self.sources.iter().find(|(path, _)| path.starts_with(&below));
-        let found = found.or_else(|| self.sources.iter().find(|(path, _)| path.starts_with(name)));
+        let given = || self.sources.get(name).into_iter().flatten();
+        let found = given().find(|(place, _)| holds(key, place));
+        // The last of those that hold it is the one that is nearest to it.
+        let found = found.or_else(|| given().rfind(|(place, _)| holds(place, key)));
+        let found = found.or_else(|| given().next());
         found.map_or_else(|| "default".to_owned(), |(_, source)| source.clone())
     }
+}
+
+/// Whether a place in a section is another one, or has it in it.
+fn holds(outer: &str, inner: &str) -> bool {
+    let rest = inner.strip_prefix(outer);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
+/// The keys of a path. Dots in quotes are part of a key, as in TOML.
+fn split(path: &str) -> Vec<String> {
+    let quoted = if path.contains(['"', '\'']) { split_quoted(path) } else { None };
+    quoted.unwrap_or_else(|| path.split('.').map(str::to_owned).collect())
+}
+
+fn split_quoted(path: &str) -> Option<Vec<String>> {
+    let mut table: Table = format!("{path} = 0").parse().ok()?;
+    let mut keys = Vec::new();
+    while let Some((key, value)) = table.into_iter().next() {
+        keys.push(key);
+        let Value::Table(inner) = value else { break };
+        table = inner;
+    }
+    Some(keys)
 }
 
 impl Config {
@@ -62,7 +108,7 @@ impl Config {
             let dot = if key.is_empty() { "" } else { "." };
             ConfigError::BadSection {
                 source_name: sections.source(&name, &key),
-                key: format!("{PREFIX}{name}{dot}{key}"),
+                key: format!("{PREFIX}{}{dot}{key}", written(&name)),
                 problem,
             }
         })
@@ -91,9 +137,9 @@ impl Config {
         let tables = sections.tables.iter();
         let rows = tables.flat_map(|(name, table)| table.iter().map(move |row| (name, row)));
         let shown = rows.map(|(name, (key, value))| v1::ConfigValue {
-            key: format!("{PREFIX}{name}.{key}"),
+            key: format!("{PREFIX}{}.{}", written(name), written(key)),
             value: if HIDDEN.contains(&&**key) { names(value) } else { value.to_string() },
-            source: sections.source(name, key),
+            source: sections.source(name, &written(key)),
             description: "of a provider; see docs/providers.md".to_owned(),
         });
         shown.collect()
@@ -126,6 +172,6 @@ fn is_live(name: &str) -> bool {
 /// A table without its values.
 fn names(value: &Value) -> String {
     let names = value.as_table().into_iter().flat_map(Table::keys);
-    let names: Vec<String> = names.map(|name| format!("{name} = …")).collect();
+    let names: Vec<String> = names.map(|name| format!("{} = …", written(name))).collect();
     format!("{{ {} }}", names.join(", "))
 }
