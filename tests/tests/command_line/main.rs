@@ -10,6 +10,7 @@
 )]
 
 mod cases;
+mod goals;
 mod hostile;
 mod keys;
 mod questions;

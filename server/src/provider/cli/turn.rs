@@ -8,6 +8,7 @@
 //!   over ◄────────────────────┘
 //! ```
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -144,10 +145,19 @@ fn is_past(at: Instant) -> bool {
     at <= Instant::now()
 }
 
+/// A prompt that is one: a CLI would take a slash at its beginning for a command of its own, such
+/// as one that forgets the conversation.
+fn worded(prompt: &str) -> Cow<'_, str> {
+    match prompt.trim_start().starts_with('/') {
+        true => format!("Message from USER:\n{prompt}").into(),
+        false => prompt.into(),
+    }
+}
+
 impl Work<'_> {
     fn begin(&mut self, turn: TurnId, prompt: &str) {
         let before = self.live.running.input.waiting();
-        let steps = self.live.dialogue.start(turn, prompt);
+        let steps = self.live.dialogue.start(turn, &worded(prompt));
         self.take(steps);
         self.given = self.live.running.input.waiting() - before;
     }
@@ -253,8 +263,8 @@ impl Work<'_> {
         self.is_deaf |= !self.live.running.input.add(line);
     }
 
-    /// Takes what was written since the last turn, which belongs to none. Of more than is usual the
-    /// rest is left to the turn.
+    /// Takes what was written since the last turn, which belongs to none, also what came with the
+    /// end of that. Of more than is usual the rest is left to the turn.
     fn catch_up(&mut self) -> Result<(), String> {
         let mut used = Usage::default();
         let caught = self.read_between(&mut used);
@@ -267,12 +277,6 @@ impl Work<'_> {
     fn read_between(&mut self, used: &mut Usage) -> Result<(), String> {
         let mut piece = vec![0; PIECE];
         for _ in 0..MAX_BETWEEN / PIECE {
-            let Running { input, stdout, lines, .. } = &mut self.live.running;
-            if input.is_full() {
-                break;
-            }
-            let Ok(count @ 1..) = stdout.try_read(&mut piece) else { break };
-            lines.push(&piece[..count]);
             while let Some(line) = self.live.running.lines.next() {
                 for step in self.live.dialogue.read(&line.map_err(|broken| broken.to_string())?) {
                     match step {
@@ -280,11 +284,20 @@ impl Work<'_> {
                         Event::Activity(Activity::Permission { request, .. }) => {
                             self.answered(&request, &Decision::Cancel);
                         }
+                        Event::Activity(notice @ Activity::Notice(_)) => {
+                            self.io.tell(hidden(notice, &self.live.secrets));
+                        }
                         Event::Write(line) => self.write(&line),
                         _ => {}
                     }
                 }
             }
+            let Running { input, stdout, lines, .. } = &mut self.live.running;
+            if input.is_full() {
+                break;
+            }
+            let Ok(count @ 1..) = stdout.try_read(&mut piece) else { break };
+            lines.push(&piece[..count]);
         }
         Ok(())
     }

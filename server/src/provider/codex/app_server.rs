@@ -9,6 +9,11 @@
 //! `turn/start` is answered at once; the turn is over with `turn/completed`. Both sides ask, with
 //! ids that collide. What the server asks and nobody here can answer is refused. Usage is counted
 //! over the thread.
+//!
+//! The server may begin turns of its own, such as those of a goal. Ours is the one that the answer
+//! to `turn/start` names, even if it ran before: then the prompt was added to it. What is said of a
+//! turn while that answer is awaited waits too, since it is not known whose that turn is. A turn
+//! that is not ours is ended, and nothing but its usage is taken.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,6 +33,10 @@ use crate::provider::progress::Progress;
 const MAX_TOLD: usize = 64;
 /// Longest one that is remembered, in bytes.
 const MAX_REMEMBERED: usize = 1 << 10;
+/// Most bytes that wait until it is known whose turn they are of.
+const MAX_HELD: usize = 1 << 20;
+/// What is told of a turn that nobody asked for.
+const UNASKED: &str = "Codex began a turn of its own; it was ended";
 
 /// A request to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +49,7 @@ pub enum Call {
     Turn,
     /// Add to the running turn.
     Steer,
-    /// End the running turn.
+    /// End a turn.
     Interrupt,
     /// Anything else.
     Other,
@@ -85,14 +94,27 @@ enum Question {
     Rights(Value),
 }
 
+/// Whose a turn is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// The one that was asked for.
+    Ours,
+    /// One that nobody asked for.
+    Other,
+    /// Either: one was asked for, and which it is was not said yet.
+    Unknown,
+}
+
 /// The connection to one process.
 #[derive(Debug)]
 pub struct Client {
     turn: Progress<Answer, Question>,
     calls: Calls<Call>,
     thread: Option<String>,
-    /// The running turn.
+    /// The turn that was asked for, while it runs.
     running: Option<String>,
+    /// Lines of a turn of which it is not known whose it is.
+    held: String,
     totals: Totals,
     warned: BTreeSet<String>,
     servers: BTreeMap<String, bool>,
@@ -107,6 +129,7 @@ impl Client {
             calls: Calls::new(false),
             thread: None,
             running: None,
+            held: String::new(),
             totals,
             warned: BTreeSet::new(),
             servers: BTreeMap::new(),
@@ -206,6 +229,7 @@ impl Client {
     pub fn end(&mut self) -> Vec<Event<Answer>> {
         let failed = self.failed.take().unwrap_or_else(Failed::ended);
         self.running = None;
+        self.held.clear();
         self.turn.over(TurnOver::Failed(failed));
         self.turn.take()
     }
@@ -218,17 +242,21 @@ impl Client {
 
     /// What a line says.
     pub fn read(&mut self, line: &str) -> Vec<Event<Answer>> {
+        self.hear(line);
+        self.turn.take()
+    }
+
+    fn hear(&mut self, line: &str) {
         self.turn.begin(line);
         match jsonrpc::read(line) {
             Some(Message::Request { id, method, params }) => self.asked(&id, &method, &params),
-            Some(Message::Notification { method, params }) => self.notified(&method, &params),
+            Some(Message::Notification { method, params }) => self.heard(line, &method, &params),
             Some(Message::Response { id, result }) => match self.calls.take(&id) {
                 Some(call) => self.answered(call, result),
                 None => self.turn.alive(),
             },
             None => self.turn.stray(line),
         }
-        self.turn.take()
     }
 
     fn answered(&mut self, call: Call, result: Result<Value, jsonrpc::Error>) {
@@ -239,11 +267,19 @@ impl Client {
         });
         match (call, &outcome) {
             (Call::Thread, Ok(result)) => self.opened(text(&result["thread"], "id")),
-            (Call::Turn, Ok(result)) => self.began(text(&result["turn"], "id")),
+            (Call::Turn, Ok(result)) => {
+                self.failed = None;
+                self.running = Some(text(&result["turn"], "id").to_owned());
+            }
             (Call::Turn, Err(failed)) => self.turn.over(TurnOver::Failed(failed.clone())),
             _ => {}
         }
         self.turn.push(Event::Answer(Answer { call, outcome }));
+        if call == Call::Turn {
+            for line in std::mem::take(&mut self.held).lines() {
+                self.hear(line);
+            }
+        }
     }
 
     fn opened(&mut self, thread: &str) {
@@ -253,22 +289,61 @@ impl Client {
         }
     }
 
-    fn began(&mut self, turn: &str) {
-        self.failed = None;
-        self.running = Some(turn.to_owned());
+    /// Whose the turn is that a message is of.
+    fn whose(&self, params: &Value) -> Whose {
+        let turn = turn_of(params);
+        match &self.running {
+            // What is of no turn is of the thread.
+            _ if turn.is_empty() => Whose::Ours,
+            Some(running) if running == turn => Whose::Ours,
+            _ if self.calls.open().any(|call| *call == Call::Turn) => Whose::Unknown,
+            _ => Whose::Other,
+        }
+    }
+
+    /// Whether a message is of another thread: agents of an agent have threads of their own.
+    fn is_elsewhere(&self, params: &Value) -> bool {
+        let (thread, own) = (params["threadId"].as_str(), self.thread.as_deref());
+        thread.is_some_and(|thread| own.is_some_and(|own| own != thread))
+    }
+
+    fn heard(&mut self, line: &str, method: &str, params: &Value) {
+        if self.is_elsewhere(params) {
+            return self.turn.alive();
+        }
+        match self.whose(params) {
+            Whose::Ours => self.notified(method, params),
+            // It is counted over the thread, whichever turn it is of.
+            _ if method == "thread/tokenUsage/updated" => self.notified(method, params),
+            Whose::Unknown => self.hold(line),
+            Whose::Other if method == "turn/started" => self.end_unasked(turn_of(params)),
+            Whose::Other => self.turn.alive(),
+        }
+    }
+
+    /// Keeps a line until it is known whose turn it is of. What is too much is not told.
+    fn hold(&mut self, line: &str) {
+        if self.held.len() + line.len() < MAX_HELD {
+            self.held.push_str(line);
+            self.held.push('\n');
+        }
+        self.turn.alive();
+    }
+
+    /// Ends a turn that nobody asked for. If it is over by itself, the server refuses that.
+    fn end_unasked(&mut self, turn: &str) {
+        let has_room = self.calls.open().count() < MAX_TOLD && turn.len() <= MAX_REMEMBERED;
+        let Some(thread) = self.thread.as_ref().filter(|_| has_room) else {
+            return self.turn.alive();
+        };
+        let params = json!({"threadId": thread, "turnId": turn});
+        let line = self.calls.call(Call::Interrupt, "turn/interrupt", &params);
+        self.turn.push(Event::Write(line));
+        self.turn.push(Activity::Notice(UNASKED.to_owned()));
     }
 
     fn notified(&mut self, method: &str, params: &Value) {
-        // Agents of an agent have threads of their own.
-        let thread = params["threadId"].as_str();
-        if thread.is_some_and(|thread| self.thread.as_deref().is_some_and(|own| own != thread)) {
-            return self.turn.alive();
-        }
         match method {
-            "turn/started" => {
-                self.began(text(&params["turn"], "id"));
-                self.turn.alive();
-            }
             "item/started" => started(&mut self.turn, &params["item"]),
             "item/completed" => completed(&mut self.turn, &params["item"]),
             "item/agentMessage/delta" => self.turn.delta(OutputKind::Text, text(params, "delta")),
@@ -343,10 +418,6 @@ impl Client {
     }
 
     fn turn_completed(&mut self, turn: &Value) {
-        let id = text(turn, "id");
-        if self.running.as_deref().is_some_and(|running| running != id) {
-            return self.turn.alive();
-        }
         self.running = None;
         let said = self.failed.take();
         match text(turn, "status") {
@@ -397,12 +468,14 @@ impl Client {
                 return self.turn.push(Event::Write(refusal));
             }
         };
-        if !self.turn.can_ask(id) {
-            let refusal = self.calls.refuse(
-                id,
-                METHOD_NOT_FOUND,
-                "too many questions are open, or this one is too long",
-            );
+        let refused = if self.whose(params) == Whose::Other && !self.is_elsewhere(params) {
+            Some("nobody asked for its turn")
+        } else {
+            let can_ask = self.turn.can_ask(id);
+            (!can_ask).then_some("too many questions are open, or this one is too long")
+        };
+        if let Some(why) = refused {
+            let refusal = self.calls.refuse(id, METHOD_NOT_FOUND, why);
             return self.turn.push(Event::Write(refusal));
         }
         let can_keep = !matches!(question, Question::McpTool { can_keep: false });
@@ -415,6 +488,11 @@ impl Client {
         };
         self.turn.ask(id, question, told);
     }
+}
+
+/// The turn that a message is of; empty if it is of none.
+fn turn_of(params: &Value) -> &str {
+    params["turnId"].as_str().unwrap_or_else(|| text(&params["turn"], "id"))
 }
 
 fn is_mcp_approval(params: &Value) -> bool {

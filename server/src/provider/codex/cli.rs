@@ -141,6 +141,9 @@ impl Cli for Codex {
         args.extend(setting("analytics.enabled", false));
         args.extend(setting("check_for_update_on_startup", false));
         args.extend(["--disable", "plugins", "--disable", "apps"].map(str::to_owned));
+        // With a goal it begins turns that nobody asked for. `--disable` of what a version does not
+        // know ends it; such a setting it only warns of.
+        args.extend(setting("features.goals", false));
         if config.has_key() || config.base_url.is_some() {
             let base = config.base_url.as_deref().unwrap_or("https://api.openai.com/v1");
             let name = "model_providers.substrat";

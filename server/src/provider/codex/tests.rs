@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use super::app_server::{Answer, Call, Client, Thread};
 use super::exec;
 use crate::model::Usage;
-use crate::provider::activity::{Activity, Decision, Event, RequestId, TurnOver};
+use crate::provider::OutputKind;
+use crate::provider::activity::{Activity, Decision, Event, RequestId, TurnOver, text};
 use crate::provider::failure::FailureKind;
 use crate::provider::fixtures::{self, Parser, Step, golden, steps, told};
 use crate::provider::meter::Totals;
@@ -252,4 +253,134 @@ fn requests_are_those_that_were_captured() {
     let resumed = lines(&client.open(&Thread { resume: Some("r"), ..thread }));
     assert_eq!(resumed[0]["method"], "thread/resume");
     assert_eq!(resumed[0]["params"]["threadId"], "r");
+}
+
+/// A client with a thread, from which a turn was asked for by its request 2.
+fn asking() -> Client {
+    let mut client = client("");
+    client.initialize("0.1.0");
+    client.open(&Thread {
+        resume: None,
+        model: None,
+        cwd: "/ws",
+        approval: "untrusted",
+        sandbox: "danger-full-access",
+        instructions: None,
+        config: json!({}),
+    });
+    client.read(&json!({"id": 1, "result": {"thread": {"id": "t"}}}).to_string());
+    client.start("x").unwrap();
+    client
+}
+
+fn names(request: i64, turn: &str) -> String {
+    json!({"id": request, "result": {"turn": {"id": turn}}}).to_string()
+}
+
+fn of_turn(method: &str, turn: &str) -> String {
+    let status = if method == "turn/started" { "inProgress" } else { "completed" };
+    let turn = json!({"id": turn, "status": status});
+    json!({"method": method, "params": {"threadId": "t", "turn": turn}}).to_string()
+}
+
+fn said(turn: &str, words: &str) -> String {
+    let item = json!({"type": "agentMessage", "id": "m", "text": words});
+    let params = json!({"threadId": "t", "turnId": turn, "item": item});
+    json!({"method": "item/completed", "params": params}).to_string()
+}
+
+const ALIVE: Event<Answer> = Event::Activity(Activity::Alive);
+
+fn completed(response: &str) -> Event<Answer> {
+    Event::Over(TurnOver::Completed { response: response.to_owned() })
+}
+
+/// The turn that is ended, and told of.
+fn ended(events: &[Event<Answer>]) -> String {
+    let [Event::Write(line), Event::Activity(Activity::Notice(notice))] = events else {
+        panic!("{events:?}")
+    };
+    assert_eq!(notice, "Codex began a turn of its own; it was ended");
+    let line: Value = serde_json::from_str(line).unwrap();
+    assert_eq!((text(&line, "method"), text(&line["params"], "threadId")), ("turn/interrupt", "t"));
+    text(&line["params"], "turnId").to_owned()
+}
+
+#[test]
+fn only_the_turn_that_was_asked_for_is_told_and_ends() {
+    let mut client = asking();
+    client.read(&names(2, "ours"));
+    assert_eq!(client.read(&of_turn("turn/started", "ours")), [ALIVE]);
+    assert_eq!(ended(&client.read(&of_turn("turn/started", "other"))), "other");
+    let delta = json!({"threadId": "t", "turnId": "other", "itemId": "m", "delta": "nobody"});
+    let delta = json!({"method": "item/agentMessage/delta", "params": delta});
+    let error = json!({"threadId": "t", "turnId": "other", "error": {"message": "x"}});
+    let error = json!({"method": "error", "params": error});
+    let others = [
+        delta.to_string(),
+        said("other", "nobody asked"),
+        error.to_string(),
+        of_turn("turn/completed", "other"),
+    ];
+    for line in others {
+        assert_eq!(client.read(&line), [ALIVE], "{line}");
+    }
+    let total = json!({"inputTokens": 11, "cachedInputTokens": 5, "outputTokens": 17});
+    let used = json!({"threadId": "t", "turnId": "other", "tokenUsage": {"total": total}});
+    let used = json!({"method": "thread/tokenUsage/updated", "params": used});
+    let used = client.read(&used.to_string());
+    assert!(
+        matches!(&used[..], [Event::Activity(Activity::Used(used))] if used.output_tokens == 17),
+        "{used:?}"
+    );
+    client.read(&said("ours", "mine"));
+    assert_eq!(client.read(&of_turn("turn/completed", "ours")), [completed("mine")]);
+    assert_eq!(client.interrupt(), None);
+}
+
+#[test]
+fn whose_a_turn_is_that_begins_before_the_answer_is_said_by_the_answer() {
+    let begun = || {
+        let mut client = asking();
+        assert_eq!(client.read(&of_turn("turn/started", "first")), [ALIVE]);
+        assert_eq!(client.read(&said("first", "early")), [ALIVE]);
+        client
+    };
+    let mut client = begun();
+    let told = client.read(&names(2, "first"));
+    let early = Activity::Text { kind: OutputKind::Text, text: "early".to_owned() };
+    let [Event::Answer(_), rest @ ..] = &told[..] else { panic!("{told:?}") };
+    assert_eq!(rest, [ALIVE, Event::Activity(early)]);
+    assert_eq!(client.read(&of_turn("turn/completed", "first")), [completed("early")]);
+    let mut client = begun();
+    let told = client.read(&names(2, "second"));
+    let [Event::Answer(_), unasked @ .., last] = &told[..] else { panic!("{told:?}") };
+    assert_eq!((ended(unasked).as_str(), last), ("first", &ALIVE));
+    client.read(&said("second", "mine"));
+    assert_eq!(client.read(&of_turn("turn/completed", "second")), [completed("mine")]);
+    // Even all of it may be there before.
+    let mut client = begun();
+    client.read(&of_turn("turn/completed", "first"));
+    assert_eq!(client.read(&names(2, "first")).last(), Some(&completed("early")));
+}
+
+#[test]
+fn a_turn_that_nobody_asked_for_is_ended_and_never_answers_the_next_prompt() {
+    let mut client = asking();
+    client.read(&names(2, "one"));
+    client.read(&of_turn("turn/completed", "one"));
+    assert_eq!(ended(&client.read(&of_turn("turn/started", "goal"))), "goal");
+    let ask = json!({"threadId": "t", "turnId": "goal", "itemId": "c", "command": "rm -rf /"});
+    let ask = json!({"id": 0, "method": "item/commandExecution/requestApproval", "params": ask});
+    let refused = client.read(&ask.to_string());
+    let [Event::Write(refused)] = &refused[..] else { panic!("{refused:?}") };
+    assert!(refused.contains("nobody asked for its turn"), "{refused}");
+    // The interruption is request 3.
+    client.start("y").unwrap();
+    for line in [said("goal", "not yours"), of_turn("turn/completed", "goal")] {
+        assert_eq!(client.read(&line), [ALIVE], "{line}");
+    }
+    client.read(&names(4, "two"));
+    client.read(&said("two", "yours"));
+    assert_eq!(client.read(&of_turn("turn/completed", "two")), [completed("yours")]);
 }
