@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::protocol::{Answer, Client};
+use super::reading::{self, NO_SESSION};
 use super::requests::{McpServer, Open};
 use crate::model::TurnId;
 use crate::provider::activity::{Activity, Decision, Event, RequestId, TurnOver, text};
@@ -14,7 +15,7 @@ use crate::provider::cli::told::Told;
 use crate::provider::cli::{About, Cli, Command, Config, Dialogue, Start, Step, make, read};
 use crate::provider::failure::{Failed, FailureKind};
 use crate::provider::meter::Totals;
-use crate::provider::registry::{Kind, Problem};
+use crate::provider::registry::{Kind, Problem, Section};
 
 static ABOUT: About = About {
     kind: "acp",
@@ -25,6 +26,9 @@ static ABOUT: About = About {
     logins: &[],
     endpoints: &[],
 };
+
+/// Most models that are named where one is not known.
+const MAX_NAMED: usize = 10;
 
 /// How long an agent that tells a session's history may be silent before it is taken to be done.
 const QUIET: Duration = Duration::from_secs(2);
@@ -88,6 +92,7 @@ const CODEX: &str = r#"
 kind = "acp"
 program = "codex-acp"
 key_as = "OPENAI_API_KEY"
+key_auth = "api-key"
 logins = [".codex/auth.json"]
 endpoints = ["https://api.openai.com", "https://chatgpt.com", "https://auth.openai.com"]
 [env]
@@ -99,19 +104,9 @@ NO_BROWSER = "1"
 pub const KIND: Kind = Kind {
     name: ABOUT.kind,
     read: |section| {
-        let (config, Keys { auth }): (Config, Keys) = read(section, &ABOUT)?;
-        if config.base_url.is_some() {
-            let problem = "give the agent's own variable for it with env, and the address with \
-                           endpoints";
-            return Err(Problem::new("base_url", problem));
-        }
-        if !config.names_program() {
-            return Err(Problem::new("program", "name the agent's program"));
-        }
+        let (config, acp) = parts(section)?;
         let config = Arc::new(config);
-        Ok(Box::new(move |settings| {
-            make(Box::new(Acp { auth: auth.clone() }), config.clone(), settings)
-        }))
+        Ok(Box::new(move |settings| make(Box::new(acp.clone()), config.clone(), settings)))
     },
     presets: &[
         ("gemini", GEMINI),
@@ -122,15 +117,43 @@ pub const KIND: Kind = Kind {
     ],
 };
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Keys {
-    /// How it is authenticated, by its name for that.
-    auth: Option<String>,
+/// What a section makes.
+pub(super) fn parts(section: &Section) -> Result<(Config, Acp), Problem> {
+    let (config, keys): (Config, Keys) = read(section, &ABOUT)?;
+    if config.base_url.is_some() {
+        let problem =
+            "give the agent's own variable for it with env, and the address with endpoints";
+        return Err(Problem::new("base_url", problem));
+    }
+    if !config.names_program() {
+        return Err(Problem::new("program", "name the agent's program"));
+    }
+    let program = section.table.get("program").and_then(toml::Value::as_str).unwrap_or_default();
+    let is_codex = program.rsplit('/').next() == Some("codex-acp");
+    Ok((config, Acp { keys, is_codex }))
 }
 
-struct Acp {
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Keys {
+    /// How it is authenticated, by its name for that; empty for not at all.
     auth: Option<String>,
+    /// The same for one that is given a key, where `auth` says nothing.
+    key_auth: Option<String>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Acp {
+    keys: Keys,
+    /// Whether it is Codex's adapter.
+    is_codex: bool,
+}
+
+impl Acp {
+    fn auth(&self, config: &Config) -> Option<String> {
+        let by_key = || self.keys.key_auth.clone().filter(|_| config.has_key());
+        self.keys.auth.clone().or_else(by_key).filter(|method| !method.is_empty())
+    }
 }
 
 /// What is kept of a session.
@@ -158,21 +181,30 @@ impl Cli for Acp {
     }
 
     fn command(&self, config: &Config, _: &Start<'_>) -> Command {
-        Command { args: config.args.clone(), ..Command::default() }
+        let mut command = Command { args: config.args.clone(), ..Command::default() };
+        if self.is_codex {
+            // A key would be kept in the home, or in a login that is linked there, and used when it
+            // is not given any more.
+            let store = if config.has_key() { "ephemeral" } else { "file" };
+            let settings = format!("cli_auth_credentials_store = {store:?}\n");
+            command.files.push((".codex/config.toml".to_owned(), settings));
+        }
+        command
     }
 
-    fn dialogue(&self, _: &Config, start: &Start<'_>) -> Box<dyn Dialogue> {
+    fn dialogue(&self, config: &Config, start: &Start<'_>) -> Box<dyn Dialogue> {
         let kept: Kept = serde_json::from_value(start.kept.clone()).unwrap_or_default();
         let env = start.at.bridge_env().map(|(name, value)| (name.to_owned(), value.to_owned()));
         Box::new(Talk {
             client: Client::new(kept.totals),
-            auth: self.auth.clone(),
+            auth: self.auth(config),
             told: match kept.told {
                 true => Told::to_program(start.instructions, kept.holds),
                 false => Told::in_prompts(start.instructions, kept.holds),
             },
             session: Some(kept.session_id).filter(|id| !id.is_empty()),
             model: start.model.map(str::to_owned),
+            models: Vec::new(),
             cwd: start.at.workspace.clone(),
             servers: vec![McpServer::Stdio {
                 name: "substrat".to_owned(),
@@ -196,6 +228,8 @@ struct Talk {
     /// The session that is to be gone on with.
     session: Option<String>,
     model: Option<String>,
+    /// The models that the session offers.
+    models: Vec<String>,
     cwd: String,
     servers: Vec<McpServer>,
     version: &'static str,
@@ -214,10 +248,7 @@ impl Talk {
             match event {
                 Event::Activity(activity) => steps.push(Event::Activity(activity)),
                 Event::Write(line) => steps.push(Event::Write(line)),
-                Event::Over(over) => {
-                    self.told.over(&over);
-                    steps.push(Event::Over(over));
-                }
+                Event::Over(over) => steps.push(Event::Over(self.over(over))),
                 Event::Answer(answer) => match self.answered(answer) {
                     Ok(line) => steps.extend(line.map(Event::Write)),
                     Err(failed) => steps.push(Event::Over(TurnOver::Failed(failed))),
@@ -228,12 +259,29 @@ impl Talk {
         steps
     }
 
+    /// Takes the end of a turn.
+    fn over(&mut self, over: TurnOver) -> TurnOver {
+        self.told.over(&over);
+        match over {
+            TurnOver::Failed(mut failed) if failed.kind == FailureKind::Killed => {
+                // It has no session any more. Another process goes on with it.
+                self.is_open = false;
+                if reading::says(&failed.message, &[NO_SESSION]) {
+                    // Nothing was done with the prompt, which is given to that one.
+                    failed.kind = FailureKind::Unclear;
+                }
+                TurnOver::Failed(failed)
+            }
+            over => over,
+        }
+    }
+
     fn answered(&mut self, answer: Answer) -> Result<Option<String>, Failed> {
         match answer {
             Answer::Ready(ready) => {
                 ready?;
                 match self.auth.clone() {
-                    Some(method) => Ok(Some(self.client.authenticate(&method))),
+                    Some(method) => self.authenticate(&method).map(Some),
                     None => self.open().map(Some),
                 }
             }
@@ -250,12 +298,25 @@ impl Talk {
                 self.choose(&opened, &model).map(Some)
             }
             Answer::Done("session/set_config_option" | "session/set_model", done) => {
-                done?;
+                done.map_err(|failed| self.unknown_model(failed))?;
                 self.is_open = true;
                 Ok(None)
             }
             Answer::Done(..) => Ok(None),
         }
+    }
+
+    fn authenticate(&mut self, method: &str) -> Result<String, Failed> {
+        let offered = &self.client.agent().auth_methods;
+        if offered.iter().any(|one| one == method) {
+            return Ok(self.client.authenticate(method));
+        }
+        let offers = match &offered[..] {
+            [] => "nor in any other way that it names".to_owned(),
+            offered => format!("auth may be {}", offered.join(", ")),
+        };
+        let problem = format!("it cannot be authenticated by {method:?}; {offers}");
+        Err(Failed::new(FailureKind::InvalidRequest, problem))
     }
 
     fn open(&mut self) -> Result<String, Failed> {
@@ -274,10 +335,9 @@ impl Talk {
 
     /// Has the session use a model, by what the agent says it can be told.
     fn choose(&mut self, opened: &Value, model: &str) -> Result<String, Failed> {
-        let options = opened["configOptions"].as_array().into_iter().flatten();
-        let mut options = options.filter(|option| text(option, "category") == "model");
-        let line = match options.next() {
-            Some(option) => self.client.set_option(text(option, "id"), model),
+        self.models = reading::models(opened);
+        let line = match reading::model_setting(opened) {
+            Some(setting) => self.client.set_option(text(setting, "id"), model),
             None if opened["models"].is_object() => self.client.set_model(model),
             None => None,
         };
@@ -285,6 +345,25 @@ impl Talk {
             let problem = "it offers no choice of models; name the model in args or env";
             Failed::new(FailureKind::InvalidRequest, problem)
         })
+    }
+
+    /// What it means that the session did not take the model.
+    fn unknown_model(&self, failed: Failed) -> Failed {
+        use FailureKind::{Gone, InvalidRequest, Other, Unclear};
+        if !matches!(failed.kind, Gone | InvalidRequest | Other | Unclear) {
+            return failed;
+        }
+        let model = self.model.as_deref().unwrap_or_default();
+        let mut problem = format!("it does not know the model {model:?} ({})", failed.message);
+        let named: Vec<&str> = self.models.iter().take(MAX_NAMED).map(String::as_str).collect();
+        if !named.is_empty() {
+            problem += &format!("; it offers {}", named.join(", "));
+        }
+        match self.models.len() - named.len() {
+            0 => {}
+            more => problem += &format!(" and {more} more"),
+        }
+        Failed::new(InvalidRequest, problem)
     }
 
     /// The prompt, once it can be taken.

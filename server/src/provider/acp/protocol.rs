@@ -10,7 +10,7 @@
 //!   official crate refuse a whole update for one kind or field that they do not know, and agents
 //!   run ahead of it.
 //! - There is no final text: what was streamed is the text. A piece is finished when something else
-//!   begins.
+//!   begins, or another message by its id. What comes between two turns is of none.
 //! - An agent that loads a session tells its history as updates, before it answers; they are no
 //!   output. Gemini goes on with that after its answer, up to its `available_commands_update`: a
 //!   prompt is to wait until [`Client::is_settled`], or for as long as the caller's patience lasts,
@@ -31,7 +31,7 @@ use crate::provider::activity::{
 use crate::provider::failure::{Failed, FailureKind};
 use crate::provider::jsonrpc::{self, Calls, Message};
 use crate::provider::meter::Totals;
-use crate::provider::progress::Progress;
+use crate::provider::progress::{MAX_ID, Progress};
 
 /// A request to the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +74,8 @@ pub struct Client {
     /// Of the cost alone.
     totals: Totals,
     warned: String,
+    /// The message that is streamed, if the agent names it.
+    message: Option<String>,
 }
 
 impl Client {
@@ -88,6 +90,7 @@ impl Client {
             unsettled: false,
             totals,
             warned: String::new(),
+            message: None,
         }
     }
 
@@ -136,6 +139,7 @@ impl Client {
     /// Begins a turn. None before the session is open.
     pub fn prompt(&mut self, text: &str) -> Option<String> {
         let params = requests::prompt(self.session.as_ref()?, text);
+        (self.turn, self.message) = (Progress::default(), None);
         Some(self.calls.call(Call::Prompt, "session/prompt", &params))
     }
 
@@ -326,10 +330,15 @@ impl Client {
         // Codex says what its CLI warns of as if the model had said it.
         let is_warning = said.starts_with("Model metadata for `")
             && said.contains("not found. Defaulting to fallback metadata");
-        if !is_warning {
-            return self.turn.delta(kind, &said);
+        if is_warning {
+            return self.warn(said);
         }
-        self.warn(said);
+        let message = update["messageId"].as_str().filter(|id| id.len() <= MAX_ID);
+        if self.message.as_deref() != message {
+            self.message = message.map(str::to_owned);
+            self.turn.finish();
+        }
+        self.turn.delta(kind, &said);
     }
 
     /// Tells of something once, however often it is said.

@@ -11,6 +11,17 @@ use crate::provider::failure::{Failed, FailureKind, body};
 use crate::provider::jsonrpc::Error;
 use crate::provider::meter::openai;
 
+/// What adapters say when the CLI is gone that they run, and the session with it.
+const LOST: &[&str] = &[
+    "process exited unexpectedly",
+    "claude agent session has ended",
+    "codex process ",
+    "codex app-server ",
+    NO_SESSION,
+];
+/// The same in answer to a prompt, with which nothing was done.
+pub(super) const NO_SESSION: &str = "session not found";
+
 /// What an agent says of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Agent {
@@ -69,12 +80,15 @@ pub(super) fn failed(error: &Error) -> Failed {
         // Gemini's is the status of the endpoint.
         code => FailureKind::of_status(code),
     };
+    let is_lost = matches!(code, None | Some(FailureKind::Gone)) && says(&message, LOST);
     let codex = match &data["codex_error_info"] {
         Value::Object(info) => info.keys().next().map(String::as_str).unwrap_or_default(),
         name => name.as_str().unwrap_or_default(),
     };
     let (by_words, refused) = (FailureKind::of_text(&message), body(&message));
     let kind = match by_words {
+        // What stands behind it may be the last words of that CLI.
+        _ if is_lost => FailureKind::Killed,
         Some(kind @ FailureKind::Overflow) => kind,
         // Claude's adapter names any of them an error of the server.
         Some(kind @ FailureKind::Network) if code.is_none() => kind,
@@ -90,6 +104,33 @@ pub(super) fn failed(error: &Error) -> Failed {
             }),
     };
     Failed::new(kind, refused.unwrap_or(message))
+}
+
+/// Whether a message says one of these, which are in lower case.
+pub(super) fn says(message: &str, words: &[&str]) -> bool {
+    let lower = message.to_lowercase();
+    words.iter().any(|words| lower.contains(words))
+}
+
+/// The setting of a session that is its model, if it has one.
+pub(super) fn model_setting(opened: &Value) -> Option<&Value> {
+    let mut settings = opened["configOptions"].as_array()?.iter();
+    settings.find(|setting| text(setting, "category") == "model")
+}
+
+/// The models that a session offers, by the names that it takes.
+pub(super) fn models(opened: &Value) -> Vec<String> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let (models, name) = match model_setting(opened) {
+        Some(setting) => (list(&setting["options"]), "value"),
+        None => (list(&opened["models"]["availableModels"]), "modelId"),
+    };
+    let ungrouped = models.into_iter().flat_map(|model| match &model["options"] {
+        Value::Array(group) => group.clone(),
+        _ => vec![model],
+    });
+    let names = ungrouped.map(|model| text(&model, name).to_owned());
+    names.filter(|name| !name.is_empty()).collect()
 }
 
 /// How a prompt ended that was answered. None for a good end.
@@ -130,8 +171,13 @@ pub(super) fn trouble(carrier: &Value) -> Option<Trouble> {
         "access" => FailureKind::Auth,
         "request" => FailureKind::InvalidRequest,
         "limit" if offers("retry") => FailureKind::RateLimit,
-        "limit" if offers("new_session") => FailureKind::Overflow,
-        "limit" => FailureKind::Budget,
+        // A budget that is used up is told in the same way.
+        "limit" if offers("new_session") => match says(&message, &["budget"]) {
+            true => FailureKind::Budget,
+            false => FailureKind::Overflow,
+        },
+        // A plan or a quota: it passes, and another provider has one of its own.
+        "limit" => FailureKind::RateLimit,
         "service" => FailureKind::Unclear,
         _ => FailureKind::Other,
     };

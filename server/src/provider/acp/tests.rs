@@ -1,5 +1,7 @@
 //! What agents wrote that speak the protocol, and what is written to them.
 
+mod dialogue;
+
 use serde_json::{Value, json};
 
 use super::protocol::{Answer, Call, Client};
@@ -405,8 +407,10 @@ fn trouble_that_is_told_beside_the_protocol_fails_the_turn() {
         ),
         ("access", &["login"], "x", Auth),
         ("limit", &["retry"], "x", RateLimit),
-        ("limit", &["new_session"], "x", Overflow),
-        ("limit", &[], "x", Budget),
+        ("limit", &["new_session"], "Codex ran out of room in the context window", Overflow),
+        ("limit", &["new_session"], "session budget exceeded", Budget),
+        ("limit", &[], "You’ve hit your usage limit. Try again later.", RateLimit),
+        ("limit", &[], "Quota exceeded. Check your plan and billing details.", RateLimit),
         ("request", &[], "x", InvalidRequest),
         ("service", &["retry"], "x", Unclear),
         ("service", &["retry"], "unexpected status 500 Internal Server Error", Overload),
@@ -421,6 +425,85 @@ fn trouble_that_is_told_beside_the_protocol_fails_the_turn() {
         };
         assert_eq!((failed.kind, failed.message.as_str()), (kind, title), "{category}");
     }
+}
+
+#[test]
+fn an_agent_that_lost_its_cli_was_killed() {
+    let kind = |error: Value| {
+        let mut client = opened("x");
+        client.expect(9, Call::Prompt);
+        match client.read(&json!({"id": 9, "error": error}).to_string()).pop() {
+            Some(Event::Over(TurnOver::Failed(failed))) => failed.kind,
+            other => panic!("{other:?}"),
+        }
+    };
+    let claude = "The Claude Agent process exited unexpectedly. Please start a new session.";
+    let ended = "The Claude Agent session has ended. Please start a new session.";
+    let app_server = "The Codex app-server exited with code 1.\nconnection refused";
+    for (code, message, details) in [
+        (-32603, &*format!("Internal error: {claude}"), ""),
+        (-32603, &*format!("Internal error: {ended}"), ""),
+        (-32603, "Internal error", "Session not found"),
+        (-32002, "Session not found: 1234", ""),
+        (1001, "Codex process was killed by SIGKILL", ""),
+        (1001, "Codex process has exited with code 1", ""),
+        (1001, app_server, ""),
+    ] {
+        let error = json!({"code": code, "message": message, "data": {"details": details}});
+        assert_eq!(kind(error), FailureKind::Killed, "{message} {details}");
+    }
+    let other = json!({"code": -32000, "message": "Your session has ended. Please log in again."});
+    assert_eq!(kind(other), FailureKind::Auth);
+}
+
+/// A piece of a message.
+fn chunk(message: Option<&str>, said: &str) -> Value {
+    let content = json!({"type": "text", "text": said});
+    let mut chunk = json!({"sessionUpdate": "agent_message_chunk", "content": content});
+    if let Some(message) = message {
+        chunk["messageId"] = json!(message);
+    }
+    chunk
+}
+
+/// The finished texts of events, and the answer.
+fn texts(events: Vec<Event<Answer>>) -> Vec<String> {
+    let text = |event| match event {
+        Event::Activity(Activity::Text { text, .. }) => Some(text),
+        Event::Over(TurnOver::Completed { response }) => Some(format!("answer: {response}")),
+        _ => None,
+    };
+    events.into_iter().filter_map(text).collect()
+}
+
+#[test]
+fn each_message_is_a_text_of_its_own() {
+    let mut client = opened("x");
+    client.prompt("hi").unwrap();
+    let mut events = Vec::new();
+    for (message, said) in
+        [(Some("a"), "I look."), (Some("b"), "It "), (Some("b"), "is."), (None, "Compacting...")]
+    {
+        events.extend(update(&mut client, &chunk(message, said)));
+    }
+    events.extend(client.read(&json!({"id": 2, "result": {"stopReason": "end_turn"}}).to_string()));
+    assert_eq!(texts(events), ["I look.", "It is.", "Compacting...", "answer: Compacting..."]);
+}
+
+#[test]
+fn what_is_said_between_two_turns_is_in_neither() {
+    let mut client = opened("x");
+    update(&mut client, &chunk(None, "a task"));
+    let tool = json!({"sessionUpdate": "tool_call", "toolCallId": "t", "status": "in_progress"});
+    update(&mut client, &tool);
+    update(&mut client, &chunk(None, " is done"));
+    client.prompt("hi").unwrap();
+    let mut events = update(&mut client, &chunk(None, "hello"));
+    events.extend(client.read(&json!({"id": 2, "result": {"stopReason": "end_turn"}}).to_string()));
+    let tools =
+        |event: &Event<Answer>| matches!(event, Event::Activity(Activity::ToolEnded { .. }));
+    assert!(!events.iter().any(tools), "{events:?}");
+    assert_eq!(texts(events), ["hello", "answer: hello"]);
 }
 
 #[test]
