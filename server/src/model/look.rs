@@ -29,6 +29,15 @@ pub enum Look {
         /// The place, a normal path.
         path: String,
     },
+    /// Nothing lies where the folder of a new workspace is to be: it would be deleted with it.
+    Free {
+        /// The workspace in whose folder that is.
+        parent: Name,
+        /// Its name.
+        name: String,
+        /// Where its root is to be, below the folder of all workspaces.
+        root: String,
+    },
 }
 
 impl State {
@@ -48,6 +57,18 @@ impl State {
         let link = Link { source: Source::Host(host_path.to_owned()), mode, via: None };
         let mount = mount_path(mount);
         Ok(mount.map_or_else(|_| Vec::new(), |mount| self.places(workspace, &mount, link)))
+    }
+
+    /// What USER's workspace in the folder of another one needs. What is not right otherwise is
+    /// for its creation to say, and one that is there is a repetition.
+    pub fn looks_of_nested(&self, name: &str, parent: &str) -> Vec<Look> {
+        match self.resolve_workspace(parent) {
+            Ok(parent) if Name::parse(name).is_ok() && self.workspace_named(name).is_none() => {
+                let (root, name) = (format!("{}/{name}", parent.root), name.to_owned());
+                vec![Look::Free { parent: parent.name.clone(), name, root }]
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// What USER's view needs.

@@ -307,6 +307,11 @@ impl WorkspaceService for Api {
             env: message.env,
             limits: folder::limits(message.limits),
         };
+        if let Some(parent) = new.parent.clone() {
+            let name = new.name.clone();
+            let looks = self.engine.read(move |state| state.looks_of_nested(&name, &parent));
+            self.look(looks.await.map_err(|no| refused(&no))?).await?;
+        }
         let command = Command::CreateWorkspace { new };
         let id = self.change_workspace(command, key).await?;
         let workspace = self.workspace_now(id).await?;

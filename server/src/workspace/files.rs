@@ -267,7 +267,7 @@ fn open_real(top: impl AsFd, path: &str) -> io::Result<Dir> {
     readable(&enter_all(top, path)?)
 }
 
-fn enter_all(top: impl AsFd, path: &str) -> io::Result<OwnedFd> {
+pub(super) fn enter_all(top: impl AsFd, path: &str) -> io::Result<OwnedFd> {
     let mut at = enter(top, ".")?;
     for part in path.split('/').filter(|part| !part.is_empty()) {
         at = enter(&at, part)?;

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{Access as May, AtFlags, Mode, OFlags, accessat, openat};
 
 use super::Files;
-use super::files::enter;
+use super::files::{enter, enter_all, readable};
 use super::mounts::explain;
 use crate::model::{Look, Mount, Name, Rejection, Source, World, covers};
 
@@ -33,6 +33,13 @@ impl Files {
             Look::Place { workspace, world, path } => {
                 (workspace, path, self.look_at_place(world, path))
             }
+            Look::Free { parent, name, root } => {
+                return self.look_for_nothing(root).map_err(|Problem(problem, hint)| {
+                    let problem =
+                        format!("in the workspace {:?}, {name:?} {problem}", parent.as_str());
+                    Rejection::WorkspaceInvalid { problem, hint }
+                });
+            }
         };
         let refuse = |Problem(problem, hint), workspace: &Name| Rejection::MountFailed {
             workspace: workspace.clone(),
@@ -41,6 +48,30 @@ impl Files {
             hint,
         };
         looked.map_err(|problem| refuse(problem, workspace))
+    }
+
+    /// An empty folder is nothing: there is no work in it that could be lost.
+    fn look_for_nothing(&self, root: &str) -> Result<(), Problem> {
+        let hint = "choose another name, or move away what lies there: with the workspace it would \
+                    be deleted";
+        let (parent, name) = root.rsplit_once('/').unwrap_or(("", root));
+        let says = |error: io::Error| Problem(format!("is taken: {}", say(&error)), hint);
+        let parent = match self.all().and_then(|all| enter_all(all, parent)) {
+            // It is made with all that leads to it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            parent => parent.map_err(says)?,
+        };
+        let folder = match enter(&parent, name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            folder => folder.map_err(says)?,
+        };
+        let mut entries = readable(&folder).and_then(|folder| folder.entries()).map_err(says)?;
+        match entries.next() {
+            None => Ok(()),
+            Some(_) => {
+                Err(Problem("is taken: it is a folder with something in it".to_owned(), hint))
+            }
+        }
     }
 
     fn look_for_folder(&self, world: &World, path: &str) -> Result<(), Problem> {

@@ -329,3 +329,29 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_nested_workspace_takes_no_folder_that_holds_something() {
+    let mut disk = Disk::new();
+    let root = disk
+        .files
+        .path_of(&Source::Workspaces(disk.state.workspace_named("w").unwrap().root.clone()));
+    fs::create_dir_all(root.join("full/of")).unwrap();
+    fs::create_dir(root.join("empty")).unwrap();
+    fs::write(root.join("file"), "x").unwrap();
+    symlink("full", root.join("link")).unwrap();
+    let looked = |name: &str| disk.look(&disk.state.looks_of_nested(name, "w"));
+    for (name, what) in [("full", "something in it"), ("file", "no folder"), ("link", "no folder")]
+    {
+        let no = looked(name).unwrap_err();
+        assert!(matches!(no, Rejection::WorkspaceInvalid { .. }), "{name}: {no:?}");
+        assert!(no.to_string().contains(what), "{name}: {no}");
+    }
+    looked("empty").unwrap();
+    looked("new").unwrap();
+    let parent = Some("w".to_owned());
+    let new = NewWorkspace { parent, ..NewWorkspace::named("full") };
+    disk.run(Command::CreateWorkspace { new }).unwrap();
+    let again = disk.state.looks_of_nested("full", "w");
+    assert!(again.is_empty(), "who asks again is not told of what is its own");
+}
