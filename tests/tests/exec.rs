@@ -9,9 +9,11 @@
 )]
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use substrat_proto::v1;
 use substrat_proto::v1::exec_request::Request as Asked;
 use substrat_proto::v1::exec_response::Response as Told;
@@ -181,7 +183,7 @@ async fn a_command_can_be_signalled_and_ends_with_its_stream() {
 
     let mut running = open(&client, shell("echo ready; sleep 1000", None)).await;
     let Told::Started(started) = running.next().await else { panic!("not started") };
-    let pid = rustix::process::Pid::from_raw(started.pid).unwrap();
+    let pid = Pid::from_raw(started.pid).unwrap();
     let process = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
     running.until("ready").await;
     drop(running);
@@ -190,6 +192,25 @@ async fn a_command_can_be_signalled_and_ends_with_its_stream() {
         rustix::event::poll(&mut fds, None)
     });
     assert_eq!(ended.await.unwrap(), Ok(1), "the sandbox ends with the stream");
+}
+
+#[test]
+fn a_command_that_heeds_no_signal_is_ended_all_the_same() {
+    let daemon = with_workspace(&[]);
+    let script = "trap '' INT TERM; echo ready; while :; do sleep 1000; done";
+    let mut command = substratctl(&daemon.home);
+    command.args(["workspace", "exec", "ws", "--", "sh", "-c", script]);
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut exec = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(exec.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    let id = Pid::from_child(&exec);
+    // Two that come at once are one: then its time to heed the first ends it.
+    for signal in [Signal::TERM, Signal::INT, Signal::TERM] {
+        kill_process(id, signal).unwrap();
+    }
+    assert_eq!(exec.wait().unwrap().code(), Some(137));
 }
 
 #[tokio::test]

@@ -101,7 +101,12 @@ impl Api {
                     let none = || Rejection::NoWorkspace { name: agent.name.clone() };
                     let named = named.map(|named| state.resolve_workspace(&named)).transpose()?;
                     match named {
-                        Some(other) if agent.workspace != Some(other.id) => Err(none()),
+                        Some(other) if agent.workspace != Some(other.id) => {
+                            let (name, other) = (agent.name.as_str(), other.name.as_str());
+                            let problem = format!("{name:?} does not work in {other:?}");
+                            let hint = "name the workspace that it works in, or leave it out";
+                            Err(Rejection::WorkspaceInvalid { problem, hint })
+                        }
                         _ => state.world(agent).zip(agent.workspace).ok_or_else(none),
                     }
                 };

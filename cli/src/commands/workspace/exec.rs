@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Read, Write};
+use std::time::Duration;
 
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use substrat_proto::v1;
 use substrat_proto::v1::exec_request::Request as Asked;
 use substrat_proto::v1::exec_response::Response as Told;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::commands::Context;
@@ -103,8 +105,7 @@ pub(crate) async fn run(context: &Context, args: Args) -> Result<(), Error> {
     let mut told = response.into_inner();
     let mut raw = None;
     let mut resized = signal(SignalKind::window_change()).map_err(failed)?;
-    let mut interrupted = signal(SignalKind::interrupt()).map_err(failed)?;
-    let mut terminated = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut stop = Stop::new().map_err(failed)?;
     let send = |asked| {
         // A command that has ended takes nothing.
         let _ = requests.try_send(v1::ExecRequest { request: Some(asked) });
@@ -112,16 +113,12 @@ pub(crate) async fn run(context: &Context, args: Args) -> Result<(), Error> {
     loop {
         let response = tokio::select! {
             response = told.message() => response?,
+            signal = stop.wanted() => {
+                send(Asked::Signal(signal.into()));
+                continue;
+            }
             _ = resized.recv(), if terminal => {
                 size().into_iter().for_each(|size| send(Asked::Resize(size)));
-                continue;
-            }
-            _ = interrupted.recv() => {
-                send(Asked::Signal(v1::ExecSignal::Interrupt.into()));
-                continue;
-            }
-            _ = terminated.recv() => {
-                send(Asked::Signal(v1::ExecSignal::Terminate.into()));
                 continue;
             }
         };
@@ -148,6 +145,53 @@ pub(crate) async fn run(context: &Context, args: Args) -> Result<(), Error> {
                 return Err(Error::new(Kind::Failed, "the daemon ended the stream", hint));
             }
         }
+    }
+}
+
+/// How long a command has to heed SIGTERM.
+const GRACE: Duration = Duration::from_secs(10);
+/// So many requests to end, and it is ended whether it heeds them or not.
+const ENOUGH: u32 = 3;
+
+/// Requests to end, of which a command may heed none.
+struct Stop {
+    interrupted: Signal,
+    terminated: Signal,
+    asked: u32,
+    /// When it is ended.
+    at: Option<Instant>,
+}
+
+impl Stop {
+    fn new() -> std::io::Result<Self> {
+        let interrupted = signal(SignalKind::interrupt())?;
+        let terminated = signal(SignalKind::terminate())?;
+        Ok(Self { interrupted, terminated, asked: 0, at: None })
+    }
+
+    /// The signal that it is to be sent next.
+    async fn wanted(&mut self) -> v1::ExecSignal {
+        let at = self.at;
+        let late = async move {
+            match at {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        let signal = tokio::select! {
+            _ = self.interrupted.recv() => v1::ExecSignal::Interrupt,
+            _ = self.terminated.recv() => v1::ExecSignal::Terminate,
+            () = late => v1::ExecSignal::Kill,
+        };
+        self.asked += 1;
+        if self.asked >= ENOUGH || signal == v1::ExecSignal::Kill {
+            self.at = None;
+            return v1::ExecSignal::Kill;
+        }
+        if signal == v1::ExecSignal::Terminate {
+            self.at.get_or_insert(Instant::now() + GRACE);
+        }
+        signal
     }
 }
 
