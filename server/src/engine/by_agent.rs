@@ -1,4 +1,4 @@
-//! What is kept for an agent while an attempt at its turn runs.
+//! What is kept for an agent while its session is live, or an attempt at its turn runs.
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

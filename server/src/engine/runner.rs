@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use super::additions::Additions;
 use super::attempts::{Attempts, Link, Next};
+use super::by_agent::Kept;
 use super::handle::{Errand, Handle, Report};
 use super::output::TurnOutput;
 use super::pulse::{Patience, Pulse, Watched, watched};
@@ -30,6 +31,7 @@ use crate::model::{
 use crate::provider::activity::Activity;
 use crate::provider::history::{retell, retell_missed};
 use crate::provider::registry::{Entry, Providers};
+use crate::provider::secret::Secrets;
 use crate::provider::{
     Addition, Capabilities, Ended, Failure, Instance, Prompt, Provider, Spec, TurnIo,
 };
@@ -100,6 +102,7 @@ impl Runners {
         let (jobs, queue) = mpsc::unbounded_channel();
         let (close, closed) = oneshot::channel();
         let session = owner.session;
+        let secrets = handle.shared.secrets.keep(owner.agent, Mutex::default());
         let mut task = Task {
             owner,
             spec,
@@ -108,6 +111,7 @@ impl Runners {
             providers: handle.providers().all(),
             open: None,
             socket: None,
+            secrets,
         };
         self.tasks.spawn(async move {
             let _errand = errand;
@@ -226,6 +230,8 @@ struct Task {
     open: Option<Open>,
     /// Held while the session is live, if its provider wants one.
     socket: Option<ToolSocket>,
+    /// Keys that its backends were given: whatever they started can still call tools with them.
+    secrets: Kept<Mutex<Secrets>>,
 }
 
 /// An instance of a provider that is open.
@@ -353,7 +359,6 @@ impl Task {
         let (alone, in_tool) = common.patience(can.pulse);
         let (shared, agent) = (&self.handle.shared, self.owner.agent);
         let pulse = shared.pulses.keep(agent, Pulse::new());
-        let secrets = shared.secrets.keep(agent, Mutex::default());
         let cancel = cancel.child_token();
         let io = Arc::new(Io {
             agent,
@@ -362,7 +367,7 @@ impl Task {
             telling: telling.clone(),
             additions: additions.clone(),
             pulse: pulse.clone(),
-            secrets: secrets.clone(),
+            secrets: self.secrets.clone(),
             cancel: cancel.clone(),
             common,
             processes: can.processes,

@@ -157,7 +157,7 @@ impl TurnIo for Io {
 
     fn conceal(&self, secrets: &Secrets) {
         // Nothing under this lock can be left half done by a panic.
-        *self.secrets.lock().unwrap_or_else(PoisonError::into_inner) = secrets.clone();
+        self.secrets.lock().unwrap_or_else(PoisonError::into_inner).add_all(secrets);
     }
 
     fn addition(&self) -> BoxFuture<'_, Addition> {

@@ -60,6 +60,11 @@ impl Secrets {
         }
     }
 
+    /// Adds those of another.
+    pub fn add_all(&mut self, others: &Self) {
+        others.0.iter().for_each(|secret| self.add(secret));
+    }
+
     /// A text without the keys.
     pub fn hide(&self, text: &str) -> String {
         let hide = |text: String, secret: &Secret| text.replace(secret.expose(), HIDDEN);

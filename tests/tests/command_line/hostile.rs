@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use substrat_proto::v1;
 use substrat_tests::harness::{Daemon, text};
 
 use super::KEY;
@@ -73,7 +74,7 @@ async fn an_agent_that_breaks_its_protocol_fails_its_own_turn() {
 
 /// Speaks the protocol, and does in its turn what its argument says.
 const AGENT: &str = r##"#!/usr/bin/python3
-import json, os, sys
+import json, os, subprocess, sys
 how = sys.argv[1]
 def say(**message):
     print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
@@ -98,12 +99,30 @@ def work():
             os.write(1, b'{"id":1,"method":"m"}\n' * 3000)
         return "all of it was read"
     return "done"
+def call_late(server):
+    """Calls a tool of Substrat after the turn's attempt was over."""
+    env = {one["name"]: one["value"] for one in server["env"]}
+    bridge = subprocess.Popen([server["command"], *server["args"]], env={**os.environ, **env},
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def request(method, **params):
+        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        bridge.stdin.write(json.dumps(message) + "\n")
+        bridge.stdin.flush()
+        return bridge.stdout.readline()
+    info = {"name": "late", "version": "1"}
+    request("initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo=info)
+    told = {"metadata": {"note": "my key is " + os.environ["THE_KEY"]}}
+    request("tools/call", name="set_agent_metadata", arguments=told)
 for line in sys.stdin:
     message = json.loads(line)
     if message.get("method") == "initialize":
         say(id=message["id"], result={"protocolVersion": 1, "agentInfo": {"name": "goose"}})
     elif message.get("method") == "session/new":
+        servers = message["params"]["mcpServers"]
         say(id=message["id"], result={"sessionId": "s"})
+    elif how == "late" and message.get("method") == "session/prompt" and servers:
+        say(id=message["id"], error={"code": 529, "message": "overloaded"})
+        call_late(servers.pop())
     elif message.get("method") == "session/prompt":
         content = {"type": "text", "text": work()}
         update = {"sessionUpdate": "agent_message_chunk", "content": content}
@@ -171,6 +190,24 @@ async fn a_key_in_the_name_of_a_tool_is_told_to_nobody() {
     let events = client.events().await;
     let asked = events.iter().find(|event| event.r#type == "permission.asked").unwrap();
     assert!(text(asked, "tool").contains("x-api-key: [hidden]"), "{asked:?}");
+    for event in events {
+        assert!(!format!("{event:?}").contains(KEY), "{event:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_in_a_call_between_two_attempts_is_told_to_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("key");
+    std::fs::write(&key, KEY).unwrap();
+    let key = format!("providers.bad.key_file={}", key.display());
+    let more = [key.as_str(), "providers.bad.key_as=THE_KEY", "providers.bad.attempts=2"];
+    let daemon = agent(folder.path(), "late", &more);
+    let client = daemon.client().await;
+    assert_eq!(client.ask("m", "hello").await.unwrap(), "done");
+    let events = client.events().await;
+    let told = |event: &v1::Event| format!("{event:?}").contains("my key is [hidden]");
+    assert!(events.iter().any(told), "{events:#?}");
     for event in events {
         assert!(!format!("{event:?}").contains(KEY), "{event:?}");
     }
