@@ -73,6 +73,7 @@ impl Bench {
         World {
             workspace: WorkspaceId::from_u128(1),
             counted: Source::Workspaces("w/root".into()),
+            shares: Vec::new(),
             mounts: all,
             links: BTreeMap::new(),
             network: false,

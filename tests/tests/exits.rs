@@ -191,6 +191,56 @@ async fn a_limit_is_told_to_whoever_ran_the_command_and_as_an_event() {
     assert!(said.code == Some(153) && !said.stderr.contains("larger"), "{said:?}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_that_end_before_they_are_looked_at_do_not_fill_the_disk() {
+    let shop = Shop::open(&[]).await;
+    done(&say(&shop.daemon.home, &["workspace", "set", "ws", "--disk", "1M"]));
+    let agent = shop.client.create_in("a", SHELL, "ws").await;
+    let answer = shop.client.ask("a", "head -c 3000000 /dev/zero > first").await.unwrap();
+    assert!(answer.contains("1 MiB are allowed"), "{answer}");
+    for name in ["second", "third"] {
+        let command = format!("head -c 3000000 /dev/zero > {name}; exit $?");
+        let answer = shop.client.ask("a", &command).await.unwrap();
+        assert!(answer.contains("none can be written"), "{answer}");
+        let command = format!("wc -c < {name}");
+        let answer = shop.client.ask("a", &command).await.unwrap();
+        assert!(answer.contains("\"0\\n"), "{answer}");
+    }
+    assert!(shop.events(&agent, "limit.hit").await.iter().all(|hit| text(hit, "limit") == "disk"));
+    let answer = shop.client.ask("a", "rm first").await.unwrap();
+    assert!(answer.contains("\"exit_code\": 0"), "{answer}");
+    let answer = shop.client.ask("a", "head -c 3000 /dev/zero > small && wc -c < small").await;
+    assert!(answer.as_ref().unwrap().contains("3000"), "{answer:?}");
+}
+
+/// Makes a workspace, and shows a folder of its own there for writing.
+const SHARER: &str = r#"
+fn turn(prompt) {
+    run_command("mkdir d");
+    create_workspace("other");
+    link_dir("other", "d", "x", "rw");
+    "done"
+}
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_written_through_a_link_counts_where_it_lies() {
+    let shop = Shop::open(&[]).await;
+    done(&say(&shop.daemon.home, &["workspace", "set", "ws", "--disk", "1M"]));
+    shop.client.create_in("a", SHARER, "ws").await;
+    shop.client.ask("a", "go").await.unwrap();
+    let agent = shop.client.create_in("b", SHELL, "other").await;
+    let answer = shop.client.ask("b", "head -c 3000000 /dev/zero > x/first").await.unwrap();
+    assert!(answer.contains("1 MiB are allowed"), "{answer}");
+    let answer = shop.client.ask("b", "head -c 3000000 /dev/zero > x/second; exit $?").await;
+    assert!(answer.as_ref().unwrap().contains("none can be written"), "{answer:?}");
+    assert!(!shop.events(&agent, "limit.hit").await.is_empty());
+    let writer = WRITER.replace("notes", "x/notes");
+    shop.client.create_in("c", &writer, "other").await;
+    let answer = shop.client.ask("c", "65536").await.unwrap();
+    assert!(answer.contains("1 MiB are allowed"), "{answer}");
+}
+
 /// Writes a file of so many bytes, and answers what came of it.
 const WRITER: &str = r#"
 fn turn(prompt) {

@@ -10,9 +10,11 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use super::limits::{Cgroups, Group, Hit, Means, ProcessCount, Rlimits, Ward, Wardens, in_force};
-use super::{Error, Launch};
-use crate::model::{Limits, WorkspaceId};
+use super::limits::{
+    Cgroups, Group, Hit, Means, ProcessCount, Rlimits, Space, Ward, Wardens, in_force,
+};
+use super::{Error, HOME, Launch};
+use crate::model::{Limits, Source, WorkspaceId, World};
 
 /// Hits that may wait to be read: each kind is told once.
 const HITS: usize = 8;
@@ -37,6 +39,10 @@ pub(super) struct Bound {
     means: Means,
     workspace: WorkspaceId,
     root: PathBuf,
+    /// Other workspaces in which it writes: root and limits.
+    shares: Vec<(WorkspaceId, PathBuf, Limits)>,
+    /// A limit that is hit before it begins.
+    full: Option<Hit>,
 }
 
 impl Bound {
@@ -152,12 +158,20 @@ impl Bounds {
     }
 
     /// Prepares the limits of a launch.
-    pub(super) fn prepare(
+    pub(super) async fn prepare(
         &self,
         launch: &Launch,
-        root: PathBuf,
+        path_of: impl Fn(&Source) -> PathBuf,
         sandboxed: bool,
     ) -> Result<Bound, Error> {
+        // Nothing of what sees no workspace is on a disk.
+        let root = launch.world.as_ref().map(|world| path_of(&world.counted)).unwrap_or_default();
+        let shares = launch.world.iter().flat_map(World::shares).filter_map(|share| {
+            let disk = share.limits.or(self.defaults).disk?;
+            let limits = Limits { disk: Some(disk), ..Limits::default() };
+            Some((share.workspace, path_of(&share.counted), limits))
+        });
+        let shares: Vec<_> = shares.collect();
         let named = launch.world.as_ref().map(|world| world.limits).unwrap_or_default();
         // What has no workspace is bounded on its own.
         let alone = WorkspaceId::from_u128(rand::random());
@@ -167,7 +181,24 @@ impl Bounds {
         let name = format!("{:016x}", rand::random::<u64>());
         let group = self.cgroups.enter(workspace, &name, &limits);
         let group = group.map_err(Error::step("making its control group"))?.map(Arc::new);
-        let rlimits = Rlimits::of(&limits, &means, &Rlimits::available(), workspace.as_u128());
+        // Who has a home of its own needs to write there, and lives long enough to be watched.
+        let has_home = launch.binds.iter().any(|bind| bind.at == HOME);
+        let Space { largest_file, hit: full } = match &launch.world {
+            Some(_) if !has_home => {
+                let mut space = self.wardens.space(workspace, &root, &limits).await;
+                for (workspace, root, limits) in &shares {
+                    if space.hit.is_none() {
+                        space = self.wardens.space(*workspace, root, limits).await;
+                    }
+                }
+                space
+            }
+            _ => Space::default(),
+        };
+        let smaller = |most: u64| limits.file_size.map_or(most, |named| named.min(most));
+        let file_size = largest_file.map(smaller).or(limits.file_size);
+        let held = Limits { file_size, ..limits };
+        let rlimits = Rlimits::of(&held, &means, &Rlimits::available(), workspace.as_u128());
         let limits = {
             let mut current = self.current();
             current.retain(|_, limits| limits.receiver_count() > 0);
@@ -175,7 +206,7 @@ impl Bounds {
             sender.send_replace(limits);
             sender.subscribe()
         };
-        Ok(Bound { rlimits, group, limits, means, workspace, root })
+        Ok(Bound { rlimits, group, limits, means, workspace, root, shares, full })
     }
 
     /// Watches a launch from now on. `kill` ends all of its processes at once.
@@ -188,14 +219,35 @@ impl Bounds {
         let (tell, hits) = mpsc::channel(HITS);
         let ended = CancellationToken::new();
         let limits = bound.limits.clone();
+        let top = pid.as_raw_nonzero().get().unsigned_abs();
+        let kill: Arc<dyn Fn() + Send + Sync> = kill.into();
+        for (workspace, root, limits) in bound.shares {
+            let kill = kill.clone();
+            let warden = self.wardens.watch(Ward {
+                workspace,
+                root,
+                top,
+                limits: watch::channel(limits).1,
+                means: bound.means.clone(),
+                group: None,
+                kill: Box::new(move || kill()),
+                full: None,
+                is_guest: true,
+                hits: tell.clone(),
+                ended: ended.clone(),
+            });
+            self.tasks.spawn(warden.run());
+        }
         let warden = self.wardens.watch(Ward {
             workspace: bound.workspace,
             root: bound.root,
-            top: pid.as_raw_nonzero().get().unsigned_abs(),
+            top,
             limits: bound.limits,
             means: bound.means,
             group: bound.group.clone(),
-            kill,
+            kill: Box::new(move || kill()),
+            full: bound.full,
+            is_guest: false,
             hits: tell,
             ended: ended.clone(),
         });

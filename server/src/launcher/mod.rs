@@ -445,12 +445,8 @@ impl Launcher {
             Some(_) => (None, Vec::new()),
         };
         let inner = &self.inner;
-        let root = match &launch.world {
-            Some(world) => inner.files.path_of(&world.counted),
-            // Nothing of it is on a disk.
-            None => inner.etc.clone(),
-        };
-        let bound = inner.bounds.prepare(&launch, root, ready.is_some())?;
+        let path_of = |source: &Source| inner.files.path_of(source);
+        let bound = inner.bounds.prepare(&launch, path_of, ready.is_some()).await?;
         let (child, control) = outer.spawn().map_err(Error::step("starting it"))?;
         let entering = bound.enter(child.id());
         let workspace = launch.world.as_ref().map(|world| world.workspace);

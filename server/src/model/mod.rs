@@ -103,4 +103,4 @@ pub use workspace::{
     Access, Git, Link, NewView, NewWorkspace, View, Workspace, covers,
     normal_path as workspace_path,
 };
-pub use world::{LinkPlace, Mount, Source, World};
+pub use world::{LinkPlace, Mount, Share, Source, World};

@@ -73,6 +73,17 @@ pub struct LinkPlace {
     pub path: String,
 }
 
+/// Another workspace, of which something is shown for writing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Share {
+    /// The workspace.
+    pub workspace: WorkspaceId,
+    /// Its root: what lies there counts.
+    pub counted: Source,
+    /// Limits that it names.
+    pub limits: Limits,
+}
+
 /// All that an agent sees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct World {
@@ -80,6 +91,8 @@ pub struct World {
     pub workspace: WorkspaceId,
     /// The root of that workspace, whatever part of it is seen here: what lies there counts.
     pub counted: Source,
+    /// The other workspaces in which its links lie: what is written there counts there.
+    pub shares: Vec<Share>,
     /// Folders by the normal path at which they are seen. The root, the empty path, is always
     /// there; of two that cover a path the longer one is seen.
     pub mounts: BTreeMap<String, Mount>,
@@ -103,6 +116,16 @@ impl World {
     pub fn mount_of<'a>(&self, path: &'a str) -> Option<(&Mount, &'a str)> {
         let found = self.mounts.iter().rev().find(|(at, _)| covers(at, path));
         found.map(|(at, mount)| (mount, path[at.len()..].trim_start_matches('/')))
+    }
+
+    /// The shares in which something may be written.
+    pub fn shares(&self) -> impl Iterator<Item = &Share> {
+        self.shares.iter().filter(|share| self.writes_in(&share.counted))
+    }
+
+    fn writes_in(&self, folder: &Source) -> bool {
+        let mut written = self.mounts.values().filter(|mount| mount.access == Access::ReadWrite);
+        written.any(|mount| folder.covers(&mount.source))
     }
 
     /// The same without a mount.
@@ -153,6 +176,7 @@ impl World {
         Self {
             workspace: workspace.id,
             counted: source,
+            shares: Vec::new(),
             mounts: BTreeMap::from([(String::new(), root)]),
             links: BTreeMap::new(),
             network: false,
@@ -219,7 +243,28 @@ impl State {
             }
             world.dress(one);
         }
+        world.shares = self.shares_of(&world);
         world
+    }
+
+    /// The workspaces in which the links of a world lie, where that is not in its own.
+    fn shares_of(&self, world: &World) -> Vec<Share> {
+        let elsewhere = |mount: &&Mount| {
+            matches!(mount.source, Source::Workspaces(_)) && !world.counted.covers(&mount.source)
+        };
+        let mut shares: BTreeMap<WorkspaceId, Share> = BTreeMap::new();
+        for mount in world.mounts.values().filter(elsewhere) {
+            let root = |one: &Workspace| Source::Workspaces(one.root.clone());
+            let around = self
+                .workspaces()
+                .filter(|one| one.view.is_none() && root(one).covers(&mount.source));
+            // Of those that lie in each other, the innermost.
+            if let Some(one) = around.max_by_key(|one| one.root.len()) {
+                let (workspace, limits) = (one.id, one.limits);
+                shares.insert(one.id, Share { workspace, counted: root(one), limits });
+            }
+        }
+        shares.into_values().collect()
     }
 
     /// What an agent sees; none if it has no workspace.

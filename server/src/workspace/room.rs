@@ -8,7 +8,7 @@ use rustix::fs::{AtFlags, FileType, statat};
 
 use super::resolve::Place;
 use super::{Error, Files};
-use crate::model::{LimitKind, World, WriteFile};
+use crate::model::{LimitKind, Limits, Share, WorkspaceId, World, WriteFile};
 
 /// What a file takes at least: its place in the filesystem's tables.
 const LEAST: u64 = 512;
@@ -22,12 +22,23 @@ pub struct Want<'a> {
     pub world: &'a World,
     /// An open folder of the filesystem that it lies on.
     pub folder: BorrowedFd<'a>,
-    /// The root of the workspace that owns the limits, on the host, if it lies there.
-    pub counted: Option<PathBuf>,
+    /// The workspace in which it counts, if it lies in one.
+    pub counted: Option<Counted>,
     /// Bytes that are taken on the disk beyond what was.
     pub growth: u64,
     /// Bytes of the file afterwards.
     pub size: u64,
+}
+
+/// A workspace in which something counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Counted {
+    /// The workspace, whose files share the limit.
+    pub workspace: WorkspaceId,
+    /// Its root on the host.
+    pub root: PathBuf,
+    /// Limits that it names.
+    pub limits: Limits,
 }
 
 /// Why there is no room.
@@ -68,9 +79,28 @@ impl Files {
         place: &Place,
         args: &WriteFile,
     ) -> Result<(), Error> {
-        let real = place.mount.source.join(&place.path);
-        let counted = world.counted.covers(&real).then(|| self.path_of(&world.counted));
         let (size, growth) = growth(place, args);
+        self.take(world, place, size, growth)
+    }
+
+    /// Looks at the size again that an open file is going to have: another one may have been put
+    /// in its place meanwhile.
+    pub(super) fn take_size(&self, world: &World, place: &Place, size: u64) -> Result<(), Error> {
+        self.take(world, place, size, 0)
+    }
+
+    fn take(&self, world: &World, place: &Place, size: u64, growth: u64) -> Result<(), Error> {
+        let real = place.mount.source.join(&place.path);
+        let (own, share) =
+            (world.counted.covers(&real), |share: &&Share| share.counted.covers(&real));
+        let counted = match (own, world.shares.iter().find(share)) {
+            (true, _) => Some((world.workspace, &world.counted, world.limits)),
+            (false, share) => share.map(|one| (one.workspace, &one.counted, one.limits)),
+        };
+        let counted = counted.map(|(workspace, root, limits)| {
+            let root = self.path_of(root);
+            Counted { workspace, root, limits }
+        });
         let want = Want { world, folder: place.dir.as_fd(), counted, growth, size };
         self.room.take(&want).map_err(Error::NoRoom)
     }
@@ -85,20 +115,20 @@ fn growth(place: &Place, args: &WriteFile) -> (u64, u64) {
     let old = old.filter(|old| FileType::from_raw_mode(old.st_mode) == FileType::RegularFile);
     let content = args.content.len() as u64;
     let folders = (place.rest.len() as u64).saturating_sub(1) * BLOCK;
-    match old {
-        Some(old) if args.append => {
-            let before = u64::try_from(old.st_size).unwrap_or_default();
-            let size = before.saturating_add(content);
-            (size, blocks(size) - blocks(before))
-        }
-        Some(old) => {
-            // One with other names stays where it is.
-            let freed = if old.st_nlink == 1 { u64::try_from(old.st_blocks).ok() } else { None };
-            let freed = freed.unwrap_or_default().saturating_mul(512);
-            (content, blocks(content).max(LEAST).saturating_sub(freed.max(LEAST)))
-        }
-        None => (content, blocks(content).max(LEAST) + folders),
+    let Some(old) = old else { return (content, blocks(content).max(LEAST) + folders) };
+    let taken = u64::try_from(old.st_blocks).unwrap_or_default().saturating_mul(512);
+    if args.append {
+        let before = u64::try_from(old.st_size).unwrap_or_default();
+        let size = before.saturating_add(content);
+        // Of one with holes, the last block may be one.
+        let has_holes = taken < before;
+        let growth =
+            if has_holes { blocks(content) + BLOCK } else { blocks(size) - blocks(before) };
+        return (size, growth);
     }
+    // One with other names stays where it is.
+    let freed = if old.st_nlink == 1 { taken.max(LEAST) } else { LEAST };
+    (content, blocks(content).max(LEAST).saturating_sub(freed))
 }
 
 /// Bytes in whole blocks.

@@ -109,6 +109,7 @@ fn seen(root: &str) -> Seen {
     Seen {
         workspace: WorkspaceId::from_u128(1),
         counted: source.clone(),
+        shares: Vec::new(),
         mounts: [(String::new(), Mount { source, access: Access::ReadWrite })].into(),
         links: Default::default(),
         network: false,

@@ -99,7 +99,8 @@ impl Files {
         let guard = Guard::of(&place).map_err(at())?;
         place.make_folders().map_err(at())?;
         if args.append {
-            append(&place, guard.as_ref(), args)?;
+            let room = |size| self.take_size(world, &place, size);
+            append(&place, guard.as_ref(), args, room)?;
         } else {
             replace(&place, guard.as_ref(), args)?;
         }
@@ -177,7 +178,12 @@ impl Files {
 }
 
 /// Adds to the end of a file, which is made if it is not there.
-fn append(place: &Place, guard: Option<&Guard>, args: &WriteFile) -> Result<(), Error> {
+fn append(
+    place: &Place,
+    guard: Option<&Guard>,
+    args: &WriteFile,
+    room: impl Fn(u64) -> Result<(), Error>,
+) -> Result<(), Error> {
     let at = || Error::at(&args.path);
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | HARMLESS;
     let mut file = place.open(flags).map_err(at())?;
@@ -186,6 +192,7 @@ fn append(place: &Place, guard: Option<&Guard>, args: &WriteFile) -> Result<(), 
     if guard.is_some_and(|guard| guard.is_file(&metadata)) {
         return Err(Error::GitFile { path: args.path.clone() });
     }
+    room(metadata.len().saturating_add(args.content.len() as u64))?;
     // What the daemon writes is nobody's to run with another's rights.
     let mode = metadata.permissions().mode();
     if mode & 0o6000 != 0 {

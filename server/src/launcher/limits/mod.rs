@@ -23,7 +23,7 @@ pub use cgroup::{Cgroups, Group, Swept, Tree, Version};
 pub use means::{Holder, Means, ProcessCount, in_force};
 pub use rlimit::{InvalidRlimits, Rlimits};
 pub use room::Rooms;
-pub use warden::{Ward, Warden, Wardens};
+pub use warden::{Space, Ward, Warden, Wardens};
 
 use crate::model::{LimitKind, Limits};
 
@@ -77,6 +77,10 @@ const FILE_TOO_LARGE: i32 = 25;
 pub fn explain(signal: Option<i32>, hits: &[Hit], limits: &Limits) -> Option<Hit> {
     match signal? {
         FILE_TOO_LARGE => {
+            // For lack of space, files may be less large than the workspace names.
+            if let Some(hit) = hits.iter().find(|hit| hit.kind == LimitKind::Disk) {
+                return Some(hit.clone());
+            }
             let detail = match limits.file_size {
                 Some(most) => format!("a file would have become larger than {}", bytes(most)),
                 None => "a file would have become larger than the system allows".to_owned(),

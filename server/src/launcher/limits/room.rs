@@ -11,7 +11,7 @@ use rustix::fs::fstatvfs;
 
 use super::{bytes, disk};
 use crate::model::{LimitKind, Limits, WorkspaceId};
-use crate::workspace::{NoRoom, Room, Want};
+use crate::workspace::{Counted, NoRoom, Room, Want};
 
 /// Between two counts of the files of a workspace that has room.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -90,6 +90,10 @@ impl Rooms {
     fn on_disk(&self, want: &Want<'_>) -> Result<(), NoRoom> {
         // A filesystem that does not tell is not asked further; writing says what it does.
         let Ok(stat) = fstatvfs(want.folder) else { return Ok(()) };
+        // In memory, some have no size.
+        if stat.f_blocks == 0 {
+            return Ok(());
+        }
         let free = stat.f_bavail.saturating_mul(stat.f_frsize);
         let reserve = (self.reserve)(stat.f_blocks.saturating_mul(stat.f_frsize));
         if free >= reserve.saturating_add(want.growth) {
@@ -101,8 +105,10 @@ impl Rooms {
     }
 
     /// Room in a workspace, which is taken.
-    fn in_workspace(&self, want: &Want<'_>, root: &Path, most: u64) -> Result<(), NoRoom> {
-        let tally = self.tally(want.world.workspace);
+    fn in_workspace(&self, want: &Want<'_>, counted: &Counted) -> Result<(), NoRoom> {
+        let Some(most) = counted.limits.or(self.defaults).disk else { return Ok(()) };
+        let root = &counted.root;
+        let tally = self.tally(counted.workspace);
         let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
         if tally.is_older(PAUSE, COUNT_SHARE) {
             tally.count(root);
@@ -136,9 +142,9 @@ impl Room for Rooms {
             return Ok(());
         }
         self.on_disk(want)?;
-        match (&want.counted, limits.disk) {
-            (Some(root), Some(most)) => self.in_workspace(want, root, most),
-            _ => Ok(()),
+        match &want.counted {
+            Some(counted) => self.in_workspace(want, counted),
+            None => Ok(()),
         }
     }
 }

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -32,6 +32,15 @@ const SLOW_LOOK: Duration = Duration::from_secs(1);
 /// A count of files takes no more than one part in so many of the time.
 const COUNT_SHARE: u32 = 20;
 
+/// A count that takes longer is waited for by nobody.
+const QUICK: Duration = Duration::from_millis(50);
+
+/// A workspace that takes too much may be counted more often: what was removed is to be seen.
+const FULL_SHARE: u32 = 4;
+
+/// Workspaces of which is known what they take while nothing runs in them.
+const KNOWN: usize = 4096;
+
 /// Counts of files at once. Each holds up to [`MAX_DEPTH`] folders open.
 const COUNTS: usize = 2;
 
@@ -43,7 +52,7 @@ const TRICKLE: u64 = 1 << 20;
 pub struct Wardens {
     scan: Scan,
     counts: Semaphore,
-    workspaces: Mutex<BTreeMap<WorkspaceId, Weak<Shared>>>,
+    workspaces: Mutex<BTreeMap<WorkspaceId, Arc<Shared>>>,
     /// Bytes that are not to be used up on a filesystem of a size.
     reserve: fn(u64) -> u64,
 }
@@ -63,8 +72,28 @@ pub(super) struct Count {
     pub(super) number: u64,
     /// None if the last one failed.
     pub(super) usage: Option<Usage>,
-    /// When the next one may begin.
-    next: Option<Instant>,
+    /// When it ended, and how long it took.
+    last: Option<(Instant, Duration)>,
+}
+
+impl Count {
+    /// When the next one may begin that takes no more than one part in so many of the time.
+    fn next(&self, share: u32) -> Option<Instant> {
+        self.last.map(|(at, took)| at + took * share)
+    }
+
+    fn may_begin(&self, share: u32) -> bool {
+        self.next(share).is_none_or(|next| next <= Instant::now())
+    }
+}
+
+/// What a launch may write, as far as there is space.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Space {
+    /// Bytes of the largest file that it may write, if there is a bound for lack of space.
+    pub largest_file: Option<u64>,
+    /// What is told of that at once.
+    pub hit: Option<Hit>,
 }
 
 /// A launch to watch.
@@ -84,6 +113,11 @@ pub struct Ward {
     pub group: Option<Arc<Group>>,
     /// Ends all processes of the launch at once. Called at most once, and must not block.
     pub kill: Box<dyn Fn() + Send + Sync>,
+    /// A limit that was hit before it began.
+    pub full: Option<Hit>,
+    /// Whether it belongs to another workspace, and only writes here: its files are watched, and it
+    /// is not one of those who share all limits.
+    pub is_guest: bool,
     /// Where to tell of limits that were hit, each kind once. A channel that holds 8 loses none.
     pub hits: mpsc::Sender<Hit>,
     /// Cancelled when the launch has ended.
@@ -95,6 +129,9 @@ pub struct Warden {
     wardens: Arc<Wardens>,
     shared: Arc<Shared>,
     told: Mutex<BTreeSet<LimitKind>>,
+    /// What there was at the first count: that is not this launch's, and it must be able to remove
+    /// it.
+    at_start: Mutex<Option<Usage>>,
     ward: Ward,
 }
 
@@ -114,18 +151,79 @@ impl Wardens {
         }
     }
 
+    /// What the wardens of a workspace share.
+    fn shared(&self, workspace: WorkspaceId) -> Arc<Shared> {
+        let mut workspaces = lock(&self.workspaces);
+        if workspaces.len() >= KNOWN {
+            workspaces.retain(|_, shared| Arc::strong_count(shared) > 1);
+        }
+        workspaces.entry(workspace).or_default().clone()
+    }
+
     /// A warden for a launch: from now on it counts among those of its workspace.
     pub fn watch(self: &Arc<Self>, ward: Ward) -> Warden {
-        let shared = {
-            let mut workspaces = lock(&self.workspaces);
-            workspaces.retain(|_, shared| shared.strong_count() > 0);
-            let known = workspaces.get(&ward.workspace).and_then(Weak::upgrade);
-            let shared = known.unwrap_or_default();
-            workspaces.insert(ward.workspace, Arc::downgrade(&shared));
-            shared
+        let shared = self.shared(ward.workspace);
+        if !ward.is_guest {
+            lock(&shared.tops).insert(ward.top);
+        }
+        let (told, at_start) = (Mutex::default(), Mutex::default());
+        Warden { wardens: self.clone(), shared, told, at_start, ward }
+    }
+
+    /// What a launch may write that is about to begin. A workspace that takes too much lets it
+    /// remove files, and write none: launches that end before they are looked at twice would fill
+    /// the disk one after the other.
+    pub async fn space(&self, workspace: WorkspaceId, root: &Path, limits: &Limits) -> Space {
+        if let Some(most) = limits.disk {
+            let shared = self.shared(workspace);
+            let known = *shared.count.lock().await;
+            let is_full = |count: &Count| count.usage.is_some_and(|usage| usage.bytes > most);
+            let (quick, full) =
+                (known.last.is_some_and(|(_, took)| took <= QUICK), is_full(&known));
+            let now = match quick || full {
+                // One that was never counted is not waited for.
+                true => {
+                    shared
+                        .count_now(root, if full { FULL_SHARE } else { COUNT_SHARE }, &self.counts)
+                        .await
+                }
+                false => known,
+            };
+            if let Some(usage) = now.usage.filter(|_| is_full(&now)) {
+                let (taken, most) = (bytes(usage.bytes), bytes(most));
+                let detail = format!(
+                    "the files take {taken}; {most} are allowed: until some are removed, none can \
+                     be written"
+                );
+                let hit = Some(Hit { kind: LimitKind::Disk, detail });
+                return Space { largest_file: Some(0), hit };
+            }
+        }
+        let root = root.to_owned();
+        match tokio::task::spawn_blocking(move || disk::space(&root)).await {
+            Ok(Ok(space)) => self.near_reserve(space),
+            // The warden is told the same, and says it.
+            _ => Space::default(),
+        }
+    }
+
+    /// Near the reserve one file does not use it up, and in it none takes much.
+    fn near_reserve(&self, space: disk::Space) -> Space {
+        let reserve = (self.reserve)(space.total);
+        if space.total == 0 || space.free >= reserve.saturating_mul(4) {
+            return Space::default();
+        }
+        let Some(left) = space.free.checked_sub(reserve).filter(|left| *left > TRICKLE) else {
+            let (free, kept) = (bytes(space.free), bytes(reserve));
+            let detail = format!(
+                "{free} are free on the disk, of which {kept} are kept: files can be written up to \
+                 {}",
+                bytes(TRICKLE)
+            );
+            let hit = Some(Hit { kind: LimitKind::Disk, detail });
+            return Space { largest_file: Some(TRICKLE), hit };
         };
-        lock(&shared.tops).insert(ward.top);
-        Warden { wardens: self.clone(), shared, told: Mutex::default(), ward }
+        Space { largest_file: Some(left), hit: None }
     }
 }
 
@@ -139,13 +237,14 @@ impl Warden {
     /// Watches until the launch has ended, or had to be ended. Cancel it by the token of the ward:
     /// dropped, it tells nothing of what the kernel counted last.
     pub async fn run(self) {
+        if let Some(hit) = &self.ward.full {
+            self.tell(hit.clone());
+        }
         let hit = tokio::select! {
             biased;
             () = self.ward.ended.cancelled() => None,
-            hit = self.watch_processes() => Some(hit),
             hit = self.watch_files() => Some(hit),
-            hit = self.watch_space() => Some(hit),
-            () = self.watch_group() => None,
+            hit = self.watch_rest(), if !self.ward.is_guest => hit,
         };
         if let Some(hit) = hit {
             (self.ward.kill)();
@@ -153,6 +252,31 @@ impl Warden {
             self.ward.ended.cancelled().await;
         }
         self.tell_of_group();
+        self.tell_of_files().await;
+    }
+
+    /// Counts what a launch left that ended before it was looked at, and tells of it.
+    async fn tell_of_files(&self) {
+        let Some(most) = self.limits().disk else { return };
+        let known = *self.shared.count.lock().await;
+        if known.last.is_some_and(|(_, took)| took > QUICK) || !known.may_begin(COUNT_SHARE) {
+            return;
+        }
+        let count = self.shared.count_now(&self.ward.root, COUNT_SHARE, &self.wardens.counts).await;
+        let at_start = lock(&self.at_start).or(known.usage).unwrap_or_default();
+        if let Some(hit) = count.usage.and_then(|usage| too_large(&usage, &at_start, most)) {
+            self.tell(hit);
+        }
+    }
+
+    /// Watches all but files.
+    async fn watch_rest(&self) -> Option<Hit> {
+        tokio::select! {
+            biased;
+            hit = self.watch_processes() => Some(hit),
+            hit = self.watch_space() => Some(hit),
+            () = self.watch_group() => None,
+        }
     }
 
     fn limits(&self) -> Limits {
@@ -250,8 +374,6 @@ impl Warden {
     async fn watch_files(&self) -> Hit {
         let mut limits = self.ward.limits.clone();
         let mut seen = 0;
-        // What was there before is not this launch's: it must be able to remove it.
-        let mut at_start = None;
         loop {
             // What it returns holds a lock.
             let gone = limits.wait_for(|limits| limits.disk.is_some()).await.is_err();
@@ -265,7 +387,8 @@ impl Warden {
             let (Some(usage), Some(most)) = (count.usage, self.limits().disk) else {
                 continue;
             };
-            if let Some(hit) = too_large(&usage, at_start.get_or_insert(usage), most) {
+            let at_start = *lock(&self.at_start).get_or_insert(usage);
+            if let Some(hit) = too_large(&usage, &at_start, most) {
                 return hit;
             }
         }
@@ -337,17 +460,31 @@ impl Shared {
         if last.number > seen {
             return *last;
         }
-        if let Some(next) = last.next {
-            tokio::time::sleep_until(next).await;
+        if let Some((at, took)) = last.last {
+            tokio::time::sleep_until(at + SLOW_LOOK.max(took * COUNT_SHARE)).await;
         }
+        last.renew(root, counts).await;
+        *last
+    }
+
+    /// A count of now, or the last one if another may not begin yet.
+    async fn count_now(&self, root: &Path, share: u32, counts: &Semaphore) -> Count {
+        let mut last = self.count.lock().await;
+        if last.may_begin(share) {
+            last.renew(root, counts).await;
+        }
+        *last
+    }
+}
+
+impl Count {
+    async fn renew(&mut self, root: &Path, counts: &Semaphore) {
         // It is never closed.
         let _turn = counts.acquire().await;
         let begun = Instant::now();
         let usage = count(root.to_owned()).await;
-        let pause = SLOW_LOOK.max(begun.elapsed() * COUNT_SHARE);
-        let next = Some(Instant::now() + pause);
-        *last = Count { number: last.number + 1, usage, next };
-        *last
+        let last = Some((Instant::now(), begun.elapsed()));
+        *self = Self { number: self.number + 1, usage, last };
     }
 }
 

@@ -49,6 +49,8 @@ async fn a_fork_bomb_stays_within_its_limit_and_is_told_and_ended() {
         means: Means::new(&cgroups, ProcessCount::Nobody),
         group: Some(group.clone()),
         kill: Box::new(|| panic!("the kernel bounds it")),
+        full: None,
+        is_guest: false,
         hits,
         ended: ended.clone(),
     });

@@ -29,6 +29,7 @@ impl Agent {
         let world = World {
             workspace: WORKSPACE,
             counted: source,
+            shares: Vec::new(),
             mounts: [(String::new(), root)].into(),
             links: Default::default(),
             network: false,

@@ -29,6 +29,8 @@ async fn watched(
         means: Means::of(None, ProcessCount::Nobody),
         group: None,
         kill: shell.killer(),
+        full: None,
+        is_guest: false,
         hits,
         ended: ended.clone(),
     });
@@ -115,6 +117,8 @@ async fn a_limit_that_is_set_while_a_launch_runs_binds_it() {
         means: Means::of(None, ProcessCount::User),
         group: None,
         kill: shell.killer(),
+        full: None,
+        is_guest: false,
         hits,
         ended: ended.clone(),
     });
