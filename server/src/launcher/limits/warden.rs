@@ -62,7 +62,10 @@ pub struct Wardens {
 pub(super) struct Shared {
     /// First processes of the launches that run.
     tops: Mutex<BTreeSet<u32>>,
-    count: tokio::sync::Mutex<Count>,
+    /// The last count.
+    count: Mutex<Count>,
+    /// Held by who counts.
+    counting: tokio::sync::Mutex<()>,
 }
 
 /// The last count of files.
@@ -152,7 +155,7 @@ impl Wardens {
     }
 
     /// What the wardens of a workspace share.
-    fn shared(&self, workspace: WorkspaceId) -> Arc<Shared> {
+    pub(super) fn shared(&self, workspace: WorkspaceId) -> Arc<Shared> {
         let mut workspaces = lock(&self.workspaces);
         if workspaces.len() >= KNOWN {
             workspaces.retain(|_, shared| Arc::strong_count(shared) > 1);
@@ -176,7 +179,7 @@ impl Wardens {
     pub async fn space(&self, workspace: WorkspaceId, root: &Path, limits: &Limits) -> Space {
         if let Some(most) = limits.disk {
             let shared = self.shared(workspace);
-            let known = *shared.count.lock().await;
+            let known = shared.known();
             let is_full = |count: &Count| count.usage.is_some_and(|usage| usage.bytes > most);
             let (quick, full) =
                 (known.last.is_some_and(|(_, took)| took <= QUICK), is_full(&known));
@@ -258,7 +261,7 @@ impl Warden {
     /// Counts what a launch left that ended before it was looked at, and tells of it.
     async fn tell_of_files(&self) {
         let Some(most) = self.limits().disk else { return };
-        let known = *self.shared.count.lock().await;
+        let known = self.shared.known();
         if known.last.is_some_and(|(_, took)| took > QUICK) || !known.may_begin(COUNT_SHARE) {
             return;
         }
@@ -454,37 +457,41 @@ pub(super) fn too_large(usage: &Usage, at_start: &Usage, most: u64) -> Option<Hi
 }
 
 impl Shared {
+    fn known(&self) -> Count {
+        *lock(&self.count)
+    }
+
     /// The first count after the one with this number. Who asks meanwhile gets the same.
     pub(super) async fn count_after(&self, seen: u64, root: &Path, counts: &Semaphore) -> Count {
-        let mut last = self.count.lock().await;
-        if last.number > seen {
-            return *last;
+        let known = self.known();
+        if known.number > seen {
+            return known;
         }
-        if let Some((at, took)) = last.last {
+        if let Some((at, took)) = known.last {
             tokio::time::sleep_until(at + SLOW_LOOK.max(took * COUNT_SHARE)).await;
         }
-        last.renew(root, counts).await;
-        *last
+        let _counting = self.counting.lock().await;
+        let known = self.known();
+        if known.number > seen { known } else { self.renew(root, counts).await }
     }
 
-    /// A count of now, or the last one if another may not begin yet.
+    /// A count of now, or the last one if another may not begin yet or runs.
     async fn count_now(&self, root: &Path, share: u32, counts: &Semaphore) -> Count {
-        let mut last = self.count.lock().await;
-        if last.may_begin(share) {
-            last.renew(root, counts).await;
+        match self.counting.try_lock() {
+            Ok(_counting) if self.known().may_begin(share) => self.renew(root, counts).await,
+            _ => self.known(),
         }
-        *last
     }
-}
 
-impl Count {
-    async fn renew(&mut self, root: &Path, counts: &Semaphore) {
+    async fn renew(&self, root: &Path, counts: &Semaphore) -> Count {
         // It is never closed.
         let _turn = counts.acquire().await;
         let begun = Instant::now();
         let usage = count(root.to_owned()).await;
         let last = Some((Instant::now(), begun.elapsed()));
-        *self = Self { number: self.number + 1, usage, last };
+        let mut known = lock(&self.count);
+        *known = Count { number: known.number + 1, usage, last };
+        *known
     }
 }
 

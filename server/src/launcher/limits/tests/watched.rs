@@ -131,3 +131,21 @@ async fn a_limit_that_is_set_while_a_launch_runs_binds_it() {
     ended.cancel();
     tasks.join_all().await;
 }
+
+#[tokio::test]
+async fn who_begins_waits_for_nobody_who_waits_to_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let wardens: Arc<Wardens> = Arc::new(Wardens::with_reserve(|_| 0));
+    let limits = Limits { disk: Some(1 << 20), ..Limits::default() };
+    let (shared, counts) = (wardens.shared(WORKSPACE), tokio::sync::Semaphore::new(1));
+    let first = shared.count_after(0, folder.path(), &counts).await;
+    tokio::time::pause();
+    let next = shared.count_after(first.number, folder.path(), &counts);
+    tokio::pin!(next);
+    assert!(futures_util::poll!(&mut next).is_pending(), "it waits for its time");
+    let begun = tokio::time::Instant::now();
+    std::fs::write(folder.path().join("file"), vec![1; 2 << 20]).unwrap();
+    wardens.space(WORKSPACE, folder.path(), &limits).await;
+    assert!(begun.elapsed() < std::time::Duration::from_millis(500), "{:?}", begun.elapsed());
+    assert_eq!(next.await.number, 2);
+}
