@@ -7,7 +7,7 @@ use std::path::Path;
 /// The tests in a source: the names of functions that follow an attribute.
 fn tests_in(text: &str) -> impl Iterator<Item = String> {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
-    let marked = |pair: &[&str]| matches!(pair[0], "#[test]" | "#[tokio::test]");
+    let marked = |pair: &[&str]| pair[0] == "#[test]" || pair[0].starts_with("#[tokio::test");
     let names = lines.windows(2).filter(|pair| marked(pair)).map(|pair| {
         let rest = pair[1].split_once("fn ").expect("a function").1;
         rest.split_once('(').expect("its name").0.to_owned()
@@ -37,6 +37,13 @@ fn every_test_of_the_suite_is_on_the_page() {
         "git_of_a_daemon_that_was_killed_is_ended",
     ];
     there.extend(tests_in(&git).filter(|test| about_agents.contains(&test.as_str())));
+    let exits = fs::read_to_string(tests.join("exits.rs")).unwrap();
+    let about_the_disk = [
+        "a_limit_that_a_file_tool_met_is_told_as_well",
+        "commands_that_end_before_they_are_looked_at_do_not_fill_the_disk",
+        "what_is_written_through_a_link_counts_where_it_lies",
+    ];
+    there.extend(tests_in(&exits).filter(|test| about_the_disk.contains(&test.as_str())));
     let hidden = tests.join("../../server/src/workspace/tests/hidden.rs");
     there.extend(tests_in(&fs::read_to_string(hidden).unwrap()));
     let page = fs::read_to_string(tests.join("../../docs/security.md")).unwrap();
