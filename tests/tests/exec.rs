@@ -87,7 +87,7 @@ fn what_an_agent_may_not_change_a_command_in_its_place_may_not_either() {
     assert!(said.stdout == "first\n" && said.stderr.contains("Read-only"), "{said:?}");
     done(&say(&daemon.home, &["workspace", "create", "elsewhere"]));
     let said = say(&daemon.home, &["workspace", "exec", "elsewhere", "--as", "reader", "--", "ls"]);
-    assert_eq!(said.code, Some(5), "{said:?}");
+    assert_eq!(said.code, Some(6), "{said:?}");
 }
 
 async fn open(client: &Client, open: v1::ExecOpen) -> Running {
