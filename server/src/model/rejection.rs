@@ -464,9 +464,7 @@ impl Rejection {
             }
             Self::AgentHasChildren { .. } => "end the children first, or end it recursively".into(),
             Self::AgentNotGated { .. } => "gate it first".into(),
-            Self::TreeLimit { what, .. } if what.contains("each other") => {
-                "create it less deep: in a workspace that lies in fewer others".into()
-            }
+            Self::TreeLimit { what, .. } if what.contains("each other") => "go less deep".into(),
             Self::TreeLimit { .. } => {
                 "end agents that are done, or raise limits.agents or limits.depth".into()
             }
