@@ -526,6 +526,32 @@ async fn a_full_disk_refuses_and_loses_nothing_and_goes_on_by_itself() {
     }
 }
 
+#[tokio::test]
+async fn a_full_disk_is_emptied_by_the_daemon_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(_mount) = tmpfs(folder.path(), "size=24m,mode=700") else { return };
+    let home = folder.path().join("home");
+    let daemon = Daemon::on(&home, &["journal.segment_mib=1"]);
+    let client = daemon.client().await;
+    for name in ["gated", "echo"] {
+        client.create(name, ECHO).await;
+    }
+    daemon.ctl_ok(&["agent", "gate", "gated"]);
+    daemon.ctl_ok(&["workspace", "create", "hog"]);
+    daemon.ctl_ok(&["agent", "create", "hog", "--workspace", "hog", "--instructions", ECHO]);
+    let root = std::fs::read_dir(home.join("workspaces")).unwrap().next().unwrap().unwrap();
+    fill(&root.path().join("filler"));
+    send_until_full(&client).await;
+    daemon.ctl_ok(&["agent", "terminate", "hog"]);
+    daemon.ctl_ok(&["workspace", "delete", "hog"]);
+    loop {
+        match client.ask("echo", "goes on").await {
+            Ok(answer) => break assert_eq!(answer, "you said: goes on"),
+            Err(status) => assert_eq!(reason(&status), "DISK_FULL"),
+        }
+    }
+}
+
 /// Takes all the space there is.
 fn fill(path: &Path) {
     use std::io::Write;

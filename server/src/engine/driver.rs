@@ -381,7 +381,8 @@ impl Driver {
         told: Told,
         attend: Option<oneshot::Sender<Answer>>,
     ) {
-        if self.journal.is_full() {
+        let kept = command.makes_room() && self.journal.has_kept_room();
+        if self.journal.is_full() && !kept {
             // Whoever asked may have gone.
             let _ = told.send(Err(Refusal::DiskFull));
             return;

@@ -15,6 +15,8 @@ use crate::journal::Disk;
 
 /// How long to wait before a full disk is tried again.
 const FULL_RETRY: Duration = Duration::from_secs(1);
+/// What has to be left in the segment for a record to be let in while the disk is full.
+const KEPT_ROOM: u64 = 64 << 10;
 /// Largest record that is committed at once, unless one entry alone is larger.
 const MAX_RECORD: usize = 16 << 20;
 
@@ -72,8 +74,17 @@ struct Shared {
     commits: AtomicU64,
     bytes: AtomicU64,
     segment: AtomicU32,
+    room: AtomicU64,
     #[cfg(any(test, feature = "sim"))]
     appended: tokio::sync::Notify,
+}
+
+impl Shared {
+    /// Notes how far the segments are filled.
+    fn filled(&self, writer: &Writer) {
+        self.segment.store(writer.segment() as u32, Ordering::Relaxed);
+        self.room.store(writer.room(), Ordering::Release);
+    }
 }
 
 /// A handle on the journal; clones share it. The journal closes with [`Journal::close`].
@@ -99,7 +110,7 @@ impl Journal {
             }
         }
         lock(&shared.spares).wanted = writer.plan();
-        shared.segment.store(writer.segment() as u32, Ordering::Relaxed);
+        shared.filled(&writer);
         let preparer = std::thread::Builder::new().name("journal-prepare".into()).spawn({
             let shared = shared.clone();
             move || prepare(&shared)
@@ -116,7 +127,7 @@ impl Journal {
     pub fn stepped(writer: Writer) -> (Self, Stepper) {
         let shared = Arc::new(Shared::default());
         shared.durable.store(writer.next_sequence() - 1, Ordering::Release);
-        shared.segment.store(writer.segment() as u32, Ordering::Relaxed);
+        shared.filled(&writer);
         (
             Self { shared: shared.clone(), threads: Arc::default() },
             Stepper {
@@ -181,6 +192,13 @@ impl Journal {
     /// Whether the disk is full: what was appended may wait, and no more should be.
     pub fn is_full(&self) -> bool {
         *self.shared.full.borrow()
+    }
+
+    /// Whether what makes room on a full disk may still be appended: the segment that is being
+    /// filled was written when it was prepared, so what fits into it needs no space.
+    pub fn has_kept_room(&self) -> bool {
+        let room = self.shared.room.load(Ordering::Acquire);
+        self.queued_bytes() + KEPT_ROOM <= room
     }
 
     /// Watches whether the disk is full.
@@ -287,7 +305,7 @@ fn commit_one(shared: &Shared, writer: &mut Writer, batch: &mut Pending) -> Resu
     let segment = writer.segment();
     writer.commit(batch)?;
     if writer.segment() != segment {
-        shared.segment.store(writer.segment() as u32, Ordering::Relaxed);
+        shared.filled(writer);
         want(shared, writer.plan());
     }
     Ok(())
@@ -419,7 +437,7 @@ impl Stepper {
             }
             self.writer.commit(batch)?;
             self.shared.full.send_replace(false);
-            self.shared.segment.store(self.writer.segment() as u32, Ordering::Relaxed);
+            self.shared.filled(&self.writer);
             let late = self.waiters.partition_point(|(sequence, _)| *sequence <= batch.last());
             tell(&self.shared, batch, &mut self.waiters.drain(..late).peekable());
             self.batches.pop_front();

@@ -182,6 +182,11 @@ impl Writer {
         self.current.as_ref().map_or(0, |segment| segment.number)
     }
 
+    /// Bytes that can be committed without another segment.
+    pub fn room(&self) -> u64 {
+        self.current.as_ref().map_or(0, |current| current.size.saturating_sub(self.offset))
+    }
+
     /// What segment should be prepared now, so that it is there before it is needed.
     pub fn plan(&self) -> Option<Plan> {
         self.spare.is_none().then(|| self.plan_for(0))

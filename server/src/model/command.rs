@@ -389,4 +389,17 @@ impl Command {
             _ => None,
         }
     }
+
+    /// Whether it ends what fills a disk, or removes what fills it: asked on a full disk, it is
+    /// the way out.
+    pub fn makes_room(&self) -> bool {
+        matches!(
+            self,
+            Self::CancelTurn { .. }
+                | Self::Gate { .. }
+                | Self::Terminate { .. }
+                | Self::DeleteSession { .. }
+                | Self::DeleteWorkspace { .. }
+        )
+    }
 }

@@ -205,7 +205,8 @@ pub(super) fn refused(refusal: &Refusal) -> Status {
     let rejection = match refusal {
         Refusal::Rejected(rejection) => rejection,
         Refusal::DiskFull => {
-            let hint = "make room; the daemon goes on by itself";
+            let hint = "make room: agents can still be ended, and workspaces deleted; the daemon \
+                        goes on by itself";
             let mut wire = Wire::new(
                 Code::ResourceExhausted,
                 Reason::DiskFull.as_str(),

@@ -403,6 +403,35 @@ async fn a_full_disk_refuses_changes_until_there_is_space() {
 }
 
 #[tokio::test]
+async fn what_makes_room_is_done_on_a_full_disk() {
+    let world = World::new(256 << 10);
+    world.handle.execute(create("hog"), None).await.unwrap();
+    world.slow.disk.set_capacity(Some(0));
+    for n in 0.. {
+        let name = format!("wide-{n}");
+        let Command::CreateAgent { agent, parent } = create(&name) else { unreachable!() };
+        let agent = NewAgent { instructions: "x".repeat(900).into(), ..agent };
+        let command = Command::CreateAgent { agent, parent };
+        match world.handle.execute(command, None).await {
+            Ok(_) => {}
+            Err(refusal) => {
+                assert_eq!(refusal, Refusal::DiskFull);
+                break;
+            }
+        }
+    }
+    assert!(world.journal.is_full());
+    let refused = world.handle.execute(send("hog", "more"), None).await;
+    assert_eq!(refused, Err(Refusal::DiskFull));
+    let gate = Command::Gate { agent: "hog".into() };
+    world.handle.execute(gate, None).await.unwrap();
+    let end = Command::Terminate { agent: "hog".into(), recursive: false };
+    world.handle.execute(end, None).await.unwrap();
+    assert!(world.journal.is_full());
+    assert_eq!(world.handle.feed().last(), world.journal.durable());
+}
+
+#[tokio::test]
 async fn checkpoints_asked_for_at_once_are_all_answered() {
     let world = World::new(1 << 20);
     world.handle.execute(create("a"), None).await.unwrap();
