@@ -56,6 +56,12 @@ fn a_command_sees_the_workspace_and_gives_its_output_and_exit_code() {
     let said = say(&daemon.home, &["workspace", "exec", "ws", "--", "no-such-program"]);
     assert_eq!(said.code, Some(5), "{said:?}");
     assert!(said.stderr.contains("\"no-such-program\" cannot be run"), "{said:?}");
+    let said = say(&daemon.home, &["workspace", "exec", "ws", "--", "ls -la"]);
+    assert!(said.stderr.contains("-- sh -c 'ls -la'"), "{said:?}");
+    let said = say(&daemon.home, &["workspace", "exec", "ws", "--dir", "none", "--", "true"]);
+    assert_eq!(said.code, Some(5), "{said:?}");
+    assert!(said.stderr.contains("no folder \"/workspace/none\""), "{said:?}");
+    assert!(said.stderr.contains("hint: name a folder that is there"), "{said:?}");
     let said = say(&daemon.home, &["workspace", "exec", "other", "--", "true"]);
     assert_eq!(said.code, Some(4), "{said:?}");
 }

@@ -117,6 +117,7 @@ fn a_workspace_is_made_changed_and_shown() {
         &["workspace", "create", "x", "--env", "1=x"],
         &["workspace", "create", "x", "--memory", "1M"],
         &["workspace", "set", "desk", "--processes", "1"],
+        &["workspace", "set", "desk", "--unset-env", "A"],
     ] {
         assert_eq!(refused(&daemon, args), "WORKSPACE_INVALID", "{args:?}");
     }

@@ -66,6 +66,18 @@ pub(super) enum Signal {
     Kill,
 }
 
+/// What kept a command from starting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Fault {
+    /// Its surroundings.
+    Setup,
+    /// The program: it is not there, or cannot be run.
+    Program,
+    /// The folder that it was to run in: it is not there, or cannot be entered.
+    Folder,
+}
+
 /// What init tells.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -80,8 +92,8 @@ pub(super) enum Told {
         step: String,
         /// What the system said.
         error: String,
-        /// Whether the command itself is not there or cannot be run.
-        command: bool,
+        /// What kept it from starting.
+        fault: Fault,
     },
     /// The command ended, with this exit code.
     Exit(i32),

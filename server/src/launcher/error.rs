@@ -29,13 +29,15 @@ pub enum Error {
         /// How many there may be.
         limit: usize,
     },
-    /// The command is not there, or cannot be run.
+    /// The command or its folder is not there, or cannot be used.
     #[error("{program:?} cannot be run in the workspace: {problem}")]
     Command {
         /// The program.
         program: String,
         /// What the system said.
         problem: String,
+        /// Whether it is a problem of the folder that it was to run in.
+        of_folder: bool,
     },
     /// Making the sandbox failed.
     #[error("the sandbox could not be made: {step}: {problem}")]
@@ -50,8 +52,14 @@ pub enum Error {
 impl Error {
     /// What to do next.
     pub fn hint(&self) -> Cow<'static, str> {
-        if let Self::Mount { link: Some(link), .. } = self {
-            return format!("put it right, or remove the link with {}", unlink(link)).into();
+        match self {
+            Self::Mount { link: Some(link), .. } => {
+                return format!("put it right, or remove the link with {}", unlink(link)).into();
+            }
+            Self::Command { program, of_folder: false, .. } if program.contains(' ') => {
+                return separate(program).into();
+            }
+            _ => {}
         }
         Cow::Borrowed(match self {
             Self::Unavailable(_) => {
@@ -59,6 +67,9 @@ impl Error {
             }
             Self::Mount { .. } => "put it right",
             Self::TooManyMounts { .. } => "remove links",
+            Self::Command { of_folder: true, .. } => {
+                "name a folder that is there in the workspace, or make it first"
+            }
             Self::Command { .. } => {
                 "a sandbox shows the host's /usr and the workspace; name a program of these, or \
                  add its folder to sandbox.system_paths"
@@ -76,12 +87,24 @@ impl Error {
 /// The command that removes a link, as it is typed.
 fn unlink(LinkPlace { workspace, path }: &LinkPlace) -> String {
     let dashes = if path.starts_with('-') { "-- " } else { "" };
-    // What does not fit on a line is looked up.
-    let path = match path.len() <= 200 && !path.contains(char::is_control) {
-        true => shell_words::quote(path),
-        false => Cow::Borrowed("MOUNT_PATH"),
-    };
-    format!("\"substratctl workspace unlink {workspace} {dashes}{path}\"")
+    format!("\"substratctl workspace unlink {workspace} {dashes}{}\"", typed(path, "MOUNT_PATH"))
+}
+
+/// What to do about a whole line in place of the name of a program.
+fn separate(line: &str) -> String {
+    format!(
+        "all of that is taken for the name of one program; leave out the quotes around it, or have \
+         a shell read it: -- sh -c {}",
+        typed(line, "LINE")
+    )
+}
+
+/// A word as it is typed. What does not fit on a line is looked up, by this name.
+fn typed<'a>(word: &'a str, name: &'static str) -> Cow<'a, str> {
+    match word.len() <= 200 && !word.contains(char::is_control) {
+        true => shell_words::quote(word),
+        false => Cow::Borrowed(name),
+    }
 }
 
 /// Why there is no sandbox, and what mends that.
@@ -111,4 +134,25 @@ pub enum Unavailable {
     /// Something else.
     #[error("bubblewrap does not work here: {0}")]
     Broken(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_did_not_start_is_told_what_to_change() {
+        let hint = |program: &str, of_folder| {
+            let (program, problem) = (program.to_owned(), "why".to_owned());
+            Error::Command { program, problem, of_folder }.hint().into_owned()
+        };
+        assert!(hint("frobnicate", false).contains("sandbox.system_paths"));
+        let line = hint("ls -la", false);
+        assert!(line.ends_with(": -- sh -c 'ls -la'"), "{line}");
+        let long = format!("echo {}", "x".repeat(200));
+        assert!(hint(&long, false).ends_with(": -- sh -c LINE"));
+        for program in ["ls", "ls -la"] {
+            assert!(hint(program, true).starts_with("name a folder"), "{program}");
+        }
+    }
 }

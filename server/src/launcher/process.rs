@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 
 use super::Error;
 use super::bounds::{self, Bound, Bounds, Watched};
-use super::control::{Incoming, Setup, Signal, Told, send};
+use super::control::{Fault, Incoming, Setup, Signal, Told, send};
 use super::egress::{Egress, Endpoint, Refusal};
 use super::family;
 use super::leftovers::{self, Record, Records, Whose};
@@ -122,12 +122,13 @@ impl Waiting {
         let told = tokio::time::timeout(START, next::<Told>(&self.control, &mut self.incoming));
         match told.await {
             Ok(Ok(Some(Told::Ready))) => {}
-            Ok(Ok(Some(Told::Failed { step, error, command }))) => {
-                return Err(match (command, setup.argv.first()) {
-                    (true, Some(program)) => {
-                        Error::Command { program: program.clone(), problem: error }
+            Ok(Ok(Some(Told::Failed { step, error: problem, fault }))) => {
+                return Err(match (fault, setup.argv.first()) {
+                    (Fault::Program | Fault::Folder, Some(program)) => {
+                        let (program, of_folder) = (program.clone(), fault == Fault::Folder);
+                        Error::Command { program, problem, of_folder }
                     }
-                    _ => Error::Setup { step, problem: error },
+                    _ => Error::Setup { step, problem },
                 });
             }
             told => {

@@ -86,7 +86,7 @@ pub use record::{
     CrashPoint, ExecutionEvent, ExecutionEventType, ExecutionHeader, ExecutionRecord,
     FinalResponse, More, ProcessReport, Recorder, RouterDecision, TurnState, crash_point,
 };
-pub use rejection::{LINK_IN_HOME, LINK_MISSING, LINK_NOT_A_FOLDER, Rejection};
+pub use rejection::{LINK_IN_HOME, LINK_MISSING, LINK_NOT_A_FOLDER, LINK_UNREADABLE, Rejection};
 pub use reminder::Reminder;
 pub use request::{Answered, Outcome, Request, Requests};
 pub use schedule::next_step;

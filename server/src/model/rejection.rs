@@ -1,5 +1,8 @@
 //! Every legal "no" of the core.
 
+mod hint;
+
+use self::hint::{instead, links_there, relative};
 use super::{AgentId, Excess, Name, PermissionId, Short, Stage, TurnId};
 
 /// Why a command changes nothing. The text says what is wrong; [`Rejection::hint`] what to do, and
@@ -433,6 +436,8 @@ pub enum Rejection {
 pub const LINK_MISSING: &str = "it does not exist or cannot be reached";
 /// What is to be linked is something else.
 pub const LINK_NOT_A_FOLDER: &str = "it is not a folder";
+/// What is to be linked cannot be read.
+pub const LINK_UNREADABLE: &str = "the daemon's user may not read it, or not enter it";
 /// What is to be linked would show the daemon's files.
 pub const LINK_IN_HOME: &str = "it holds, or lies in, the daemon's home";
 
@@ -555,46 +560,5 @@ impl Rejection {
             Self::Draining => "try again when the daemon runs again".into(),
             Self::Bug { .. } => "please report it with the daemon's log".into(),
         }
-    }
-}
-
-/// What can be unlinked.
-fn links_there(known: &[String]) -> String {
-    let few: Vec<String> = known.iter().take(5).map(|path| Short(path).to_string()).collect();
-    match known.len().saturating_sub(few.len()) {
-        _ if few.is_empty() => "show the workspace to see its links".to_owned(),
-        0 => format!("there are links at {}", few.join(", ")),
-        more => format!("there are links at {} and {more} more", few.join(", ")),
-    }
-}
-
-/// What can be linked instead.
-fn instead(path: &str, problem: &str) -> &'static str {
-    match problem {
-        LINK_NOT_A_FOLDER => "link the folder that it is in",
-        LINK_IN_HOME => {
-            "choose a folder beside the daemon's home; another workspace is shown with \
-             \"substratctl workspace view\""
-        }
-        LINK_MISSING if path.contains("/~") => {
-            "write it without quotes: a shell puts the home folder in place of ~"
-        }
-        LINK_MISSING => "make the folder first, or correct its path",
-        _ => "choose a folder of files, with nothing linked below it",
-    }
-}
-
-/// What a path is to be.
-fn relative(path: &str) -> &'static str {
-    match path {
-        inside if inside.starts_with("/workspace/") => {
-            "leave out \"/workspace/\": a path is relative to the root of the workspace"
-        }
-        absolute if absolute.starts_with('/') => {
-            "use a path relative to the root of the workspace, without \"/\" at its beginning"
-        }
-        long if long.len() > 255 => "use a shorter path, relative to the root of the workspace",
-        "" | "." => "name a folder in it, such as \"docs\"",
-        _ => "use a path relative to the root of the workspace",
     }
 }

@@ -112,6 +112,13 @@ impl Api {
         }
     }
 
+    /// What the deletion of a workspace leaves where its folder was, in words.
+    async fn left_in_place(&self, root: String) -> Result<String, Status> {
+        let files = self.files.clone();
+        let left = tokio::task::spawn_blocking(move || files.left_in_place(&root)).await;
+        Ok(left.map_err(|panic| bug(&panic))?.unwrap_or_default())
+    }
+
     /// Removes what was made for a link. The engine does the same; who is told that it is unlinked
     /// finds it gone.
     async fn remove_places(&self, id: WorkspaceId, mount_path: String) -> Result<(), Status> {
@@ -431,6 +438,11 @@ impl WorkspaceService for Api {
         if let (Some((root, Some(git))), false) = (&folder, message.force) {
             self.check_work_left(git.clone(), root.clone()).await?;
         }
+        // Afterwards, another workspace may have its folder there.
+        let left = match &folder {
+            Some((root, None)) => self.left_in_place(root.clone()).await?,
+            _ => String::new(),
+        };
         let command =
             Command::DeleteWorkspace { workspace: message.workspace, force: message.force };
         let id = self.change_workspace(command, key).await?;
@@ -438,6 +450,7 @@ impl WorkspaceService for Api {
             Some((root, git)) => self.remove_folder(id, root, git).await,
             None => String::new(),
         };
+        let warning = if warning.is_empty() { left } else { warning };
         let workspace_id = id.to_string();
         Ok(Response::new(v1::DeleteWorkspaceResponse { workspace_id, warning }))
     }

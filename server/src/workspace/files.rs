@@ -8,15 +8,19 @@ use std::time::{Duration, Instant};
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
-use rustix::fs::{CWD, Mode, OFlags, chmod, fstat, mkdirat, openat};
+use rustix::fs::{
+    Access as May, AtFlags, CWD, Mode, OFlags, accessat, chmod, fstat, mkdirat, openat,
+};
 use rustix::path::Arg;
+use rustix::process::geteuid;
 
 use super::alone::Locks;
 use super::git::{Nobody, Run};
 use super::room::{Boundless, Room};
 use super::{Error, kernel};
 use crate::model::{
-    Access, LINK_IN_HOME, LINK_MISSING, LINK_NOT_A_FOLDER, Mount, Rejection, Source, WorkspaceId,
+    Access, LINK_IN_HOME, LINK_MISSING, LINK_NOT_A_FOLDER, LINK_UNREADABLE, Mount, Rejection,
+    Source, WorkspaceId,
 };
 
 /// The files of all workspaces below one folder, and the host folders that they link.
@@ -90,13 +94,28 @@ impl Files {
 
     /// Opens the root of a workspace as a place to start from.
     pub(super) fn make_root(&self, root: &str) -> io::Result<OwnedFd> {
+        self.walk(root, true)
+    }
+
+    /// Opens a folder below that of all workspaces as a place to start from.
+    pub(super) fn open_below(&self, path: &str) -> io::Result<OwnedFd> {
+        self.walk(path, false)
+    }
+
+    /// Goes from folder to folder, and opens again what is shut there: an agent that takes the
+    /// rights from its root takes them from the daemon, and from all whose root lies in it.
+    fn walk(&self, path: &str, made: bool) -> io::Result<OwnedFd> {
+        let needed = if made { Mode::RWXU } else { Mode::RUSR | Mode::XUSR };
         let mut at = OwnedFd::from(self.all()?.into_std_file());
-        for part in root.split('/') {
-            match mkdirat(&at, part, Mode::RWXU) {
-                Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-                Err(error) => return Err(error.into()),
+        for part in path.split('/').filter(|part| !part.is_empty()) {
+            if made {
+                match mkdirat(&at, part, Mode::RWXU) {
+                    Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+                    Err(error) => return Err(error.into()),
+                }
             }
             at = enter(&at, part)?;
+            let_in(&at, needed)?;
         }
         Ok(at)
     }
@@ -106,11 +125,11 @@ impl Files {
     pub(super) fn move_away(&self, id: WorkspaceId, root: &str) -> io::Result<()> {
         let top = if is_own(root) { folder_of(root) } else { root };
         let (parent, name) = top.rsplit_once('/').unwrap_or(("", top));
-        let moved = open_real(self.all()?, parent).and_then(|parent| {
+        let moved = self.open_below(parent).and_then(|parent| {
             // What an agent may not write, the daemon may.
-            make_writable(&enter(&parent, ".")?)?;
+            make_writable(&parent)?;
             make_writable(&enter(&parent, name)?)?;
-            parent.rename(name, &self.all()?, removed_name(id))
+            readable(&parent)?.rename(name, &self.all()?, removed_name(id))
         });
         match moved {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -161,6 +180,11 @@ impl Files {
         if !matches!(kernel::shown_by(&real), Ok(None)) {
             return Err("it shows a filesystem of the kernel, such as /proc or /sys");
         }
+        // What processes in a sandbox can do with it is what the daemon's user can.
+        let may = May::READ_OK | May::EXEC_OK;
+        if accessat(CWD, real.as_path(), may, AtFlags::EACCESS).is_err() {
+            return Err(LINK_UNREADABLE);
+        }
         match real.into_os_string().into_string() {
             Ok(path) => Ok(path),
             Err(_) => Err("its name is not UTF-8"),
@@ -185,11 +209,12 @@ impl Files {
             // It had no symbolic links when it was linked; who put one there leads elsewhere.
             Source::Host(top) => openat(CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
                 .map_err(io::Error::from)
-                .and_then(|root| enter_all(root, top)),
+                .and_then(|root| enter_all(root, top))
+                .and_then(|folder| reopened(folder, mount.access)),
             Source::Workspaces(root) if writable && (is_root || is_whole(root)) => {
                 self.make_root(root)
             }
-            Source::Workspaces(root) => self.all().and_then(|all| enter_all(all, root)),
+            Source::Workspaces(root) => self.open_below(root),
         };
         opened.map_err(Error::at(if is_root { "the workspace" } else { path }))
     }
@@ -216,12 +241,27 @@ pub(super) fn is_own(root: &str) -> bool {
 
 /// Lets the daemon's user do all in a folder of its own. That of another user is left as it is.
 fn make_writable(dir: &OwnedFd) -> io::Result<()> {
-    let mode = Mode::from_raw_mode(fstat(dir)?.st_mode);
-    if !mode.contains(Mode::RWXU) {
-        // An open path has no other way to its mode. Who must not change it cannot remove it.
+    let_in(dir, Mode::RWXU)
+}
+
+/// The same, where that user lacks a right that is needed.
+fn let_in(dir: &OwnedFd, needed: Mode) -> io::Result<()> {
+    let stat = fstat(dir)?;
+    let mode = Mode::from_raw_mode(stat.st_mode);
+    if !mode.contains(needed) && stat.st_uid == geteuid().as_raw() {
+        // An open path has no other way to its mode. What it keeps anybody from says so itself.
         let _ = chmod(format!("/proc/self/fd/{}", dir.as_raw_fd()), mode | Mode::RWXU);
     }
     Ok(())
+}
+
+/// Opens a folder of the host again, if an agent can have shut it: one that it may write. One that
+/// only keeps its owner from writing is left so.
+pub(super) fn reopened(folder: OwnedFd, access: Access) -> io::Result<OwnedFd> {
+    if access == Access::ReadWrite {
+        let_in(&folder, Mode::RUSR | Mode::XUSR)?;
+    }
+    Ok(folder)
 }
 
 /// Opens a folder to remove what is in it.
@@ -263,11 +303,7 @@ pub(super) fn is_whole(root: &str) -> bool {
 }
 
 /// Opens a folder below another without following a symbolic link.
-fn open_real(top: impl AsFd, path: &str) -> io::Result<Dir> {
-    readable(&enter_all(top, path)?)
-}
-
-pub(super) fn enter_all(top: impl AsFd, path: &str) -> io::Result<OwnedFd> {
+fn enter_all(top: impl AsFd, path: &str) -> io::Result<OwnedFd> {
     let mut at = enter(top, ".")?;
     for part in path.split('/').filter(|part| !part.is_empty()) {
         at = enter(&at, part)?;

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{Access as May, AtFlags, Mode, OFlags, accessat, openat};
 
 use super::Files;
-use super::files::{enter, enter_all, readable};
+use super::files::{enter, is_own, readable};
 use super::mounts::explain;
 use crate::model::{Look, Mount, Name, Rejection, Source, World, covers};
 
@@ -56,7 +56,7 @@ impl Files {
                     be deleted";
         let (parent, name) = root.rsplit_once('/').unwrap_or(("", root));
         let says = |error: io::Error| Problem(format!("is taken: {}", say(&error)), hint);
-        let parent = match self.all().and_then(|all| enter_all(all, parent)) {
+        let parent = match self.open_below(parent) {
             // It is made with all that leads to it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             parent => parent.map_err(says)?,
@@ -71,6 +71,20 @@ impl Files {
             Some(_) => {
                 Err(Problem("is taken: it is a folder with something in it".to_owned(), hint))
             }
+        }
+    }
+
+    /// What is left where the folder of a nested workspace was made, in words: an agent of the one
+    /// around it can have put something else in its place, which is not deleted with it.
+    pub fn left_in_place(&self, root: &str) -> Option<String> {
+        let (parent, name) = root.rsplit_once('/').filter(|_| !is_own(root))?;
+        match self.open_below(parent).and_then(|parent| enter(&parent, name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Some(format!(
+                "what lies in place of its folder, {:?}, was left there: {}; remove it by hand",
+                self.folder().join(root),
+                explain(&error)
+            )),
+            _ => None,
         }
     }
 

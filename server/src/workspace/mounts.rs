@@ -7,7 +7,7 @@ use std::path::{Component, Path};
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, mkdirat, openat};
 
 use super::Files;
-use super::files::{enter, is_whole};
+use super::files::{enter, is_whole, reopened};
 use super::{kernel, places};
 use crate::model::{Access, LinkPlace, Mount, Short, Source, World, covers};
 
@@ -72,10 +72,7 @@ impl Files {
     pub(super) fn open_source(&self, mount: &Mount, made: bool) -> io::Result<OwnedFd> {
         match &mount.source {
             Source::Workspaces(root) if made || is_whole(root) => self.make_root(root),
-            Source::Workspaces(path) => {
-                let all = OwnedFd::from(self.all()?.into_std_file());
-                path.split('/').try_fold(all, enter)
-            }
+            Source::Workspaces(path) => self.open_below(path),
             Source::Host(path) => {
                 let open = open_real(Path::new(path))?;
                 // The daemon may have another home or socket than when it was linked.
@@ -83,7 +80,7 @@ impl Files {
                     return Err(io::Error::other(problem));
                 }
                 match kernel::shown_by(Path::new(path))? {
-                    None => Ok(open),
+                    None => reopened(open, mount.access),
                     Some(at) => {
                         let shown = format!("it shows a filesystem of the kernel, at {at:?}");
                         Err(io::Error::other(shown))

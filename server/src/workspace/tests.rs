@@ -1,6 +1,7 @@
 //! File tools against those who try to get out, to block the daemon, or to exhaust it.
 #![allow(clippy::disallowed_methods, reason = "the files are looked at from outside of the tools")]
 
+mod again;
 mod git_file;
 mod hidden;
 mod looks;
@@ -8,6 +9,7 @@ mod mounts;
 mod places;
 mod removal;
 mod room;
+mod shut;
 mod window;
 
 use std::ffi::OsStr;

@@ -232,6 +232,8 @@ impl Files {
     /// What git can say against looking.
     pub fn work_left(&self, git: &Git, root: &str) -> Result<WorkLeft, Error> {
         let aside = self.aside(root);
+        // An agent may have shut it. What is not there has no work in it.
+        let _ = self.open_below(root);
         let root = self.worktree_root(root)?;
         let mut left = repository(&self.git, git)?.work_left(&root, &worktree(git, &root))?;
         left.uncommitted.extend(aside.into_iter().map(|path| path.to_string_lossy().into_owned()));

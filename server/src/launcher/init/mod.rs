@@ -18,12 +18,12 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::sys::signal::SigSet;
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2};
+use rustix::fs::{Access, CWD, FileType, Mode, OFlags, ResolveFlags, access, fstat, open, openat2};
 use rustix::mount::{MoveMountFlags, move_mount};
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, getpgrp, kill_process_group};
 
 use super::bubblewrap::WORKSPACE;
-use super::control::{Incoming, Setup, Signal, Told, send};
+use super::control::{Fault, Incoming, Setup, Signal, Told, send};
 use super::limits::Rlimits;
 use super::terminal;
 use crate::model::Short;
@@ -35,13 +35,13 @@ pub const EGRESS_PORT: u16 = 3128;
 struct Failure {
     step: String,
     error: io::Error,
-    command: bool,
+    fault: Fault,
 }
 
 impl Failure {
     fn at<E: Into<io::Error>>(step: impl Into<String>) -> impl FnOnce(E) -> Self {
         let step = step.into();
-        move |error| Self { step, error: error.into(), command: false }
+        move |error| Self { step, error: error.into(), fault: Fault::Setup }
     }
 }
 
@@ -68,8 +68,8 @@ fn run() -> io::Result<()> {
     let (sandboxed, terminal) = (setup.sandboxed, setup.terminal.is_some());
     let command = match start(socket, &setup, stdio) {
         Ok(command) => command,
-        Err(Failure { step, error, command }) => {
-            return send(socket, &Told::Failed { step, error: error.to_string(), command }, &[]);
+        Err(Failure { step, error, fault }) => {
+            return send(socket, &Told::Failed { step, error: error.to_string(), fault }, &[]);
         }
     };
     if sandboxed {
@@ -110,7 +110,7 @@ fn start(socket: &OwnedFd, setup: &Setup, stdio: Vec<OwnedFd>) -> Result<Pid, Fa
         .and_then(|limits| limits.apply())
         .map_err(Failure::at("setting limits"))?;
     if setup.sandboxed {
-        privilege::drop_all().map_err(|(step, error)| Failure { step, error, command: false })?;
+        privilege::drop_all().map_err(|(step, error)| Failure::at(step)(error))?;
     }
     let stdio = match setup.terminal {
         None => stdio,
@@ -143,8 +143,8 @@ fn start(socket: &OwnedFd, setup: &Setup, stdio: Vec<OwnedFd>) -> Result<Pid, Fa
         command.process_group(0);
     }
     let child = command.spawn().map_err(|error| {
-        let (error, missing) = not_started(error, &setup.dir);
-        Failure { step: format!("starting {program:?}"), error, command: missing }
+        let (error, fault) = not_started(error, &setup.dir);
+        Failure { step: format!("starting {program:?}"), error, fault }
     })?;
     // Holds the other ends of its input and output.
     drop(command);
@@ -159,18 +159,20 @@ fn start(socket: &OwnedFd, setup: &Setup, stdio: Vec<OwnedFd>) -> Result<Pid, Fa
     pid.ok_or_else(|| Failure::at("starting the command")(io::Error::other("no process id")))
 }
 
-/// What the system has against a command, and whether it or its folder is not there or cannot be
-/// used: the system says the same of both.
-fn not_started(error: io::Error, dir: &str) -> (io::Error, bool) {
+/// What the system has against a command, and of what: it says the same of a program and of a
+/// folder.
+fn not_started(error: io::Error, dir: &str) -> (io::Error, Fault) {
     let missing = matches!(
         error.kind(),
         io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied | io::ErrorKind::NotADirectory
     );
-    if missing && !Path::new(dir).is_dir() {
-        let problem = format!("there is no folder {} to run it in", Short(dir));
-        return (io::Error::other(problem), true);
-    }
-    (error, missing)
+    let problem = match missing {
+        false => return (error, Fault::Setup),
+        true if !Path::new(dir).is_dir() => "there is no folder",
+        true if access(dir, Access::EXEC_OK).is_err() => "nobody may enter the folder",
+        true => return (error, Fault::Program),
+    };
+    (io::Error::other(format!("{problem} {} to run it in", Short(dir))), Fault::Folder)
 }
 
 /// Takes a terminal as the one that controls this session.
@@ -256,5 +258,20 @@ impl Launch {
                 });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_is_not_there_is_told_from_a_program_that_is_not() {
+        let missing = || io::Error::from(io::ErrorKind::NotFound);
+        let (error, fault) = not_started(missing(), "/nowhere/at all");
+        assert_eq!(fault, Fault::Folder);
+        assert_eq!(error.to_string(), "there is no folder \"/nowhere/at all\" to run it in");
+        assert_eq!(not_started(missing(), "/").1, Fault::Program);
+        assert_eq!(not_started(io::ErrorKind::OutOfMemory.into(), "/nowhere").1, Fault::Setup);
     }
 }

@@ -14,6 +14,9 @@ use crate::model::{
 
 /// How deep folders of workspaces lie in each other.
 const MAX_NESTED: usize = 64;
+/// Longest path of a root below the folder of all workspaces, in bytes: with the path of that
+/// folder it has to fit into the 4,095 that the kernel takes.
+const MAX_ROOT: usize = 3072;
 /// How many views are seen through each other.
 const MAX_VIEWS: usize = 16;
 
@@ -56,6 +59,11 @@ impl<'a> Plan<'a, '_> {
             (None, Some(_)) => format!("{workspace_id}/{workspace_id}"),
             (None, None) => format!("{workspace_id}/root"),
         };
+        if root.len() > MAX_ROOT {
+            let problem = format!("the path of its root would have {} bytes", root.len());
+            let hint = "choose shorter names, or go less deep: 3,072 bytes are the most";
+            return Err(invalid(problem, hint));
+        }
         self.push(
             None,
             WorkspaceCreated {
@@ -123,6 +131,13 @@ impl<'a> Plan<'a, '_> {
         let workspace = self.state.resolve_workspace(reference)?;
         let network = network.filter(|network| *network != workspace.network);
         environment::check_names(env.keys())?;
+        let missing = |(name, value): &(&String, &Option<String>)| {
+            value.is_none() && !workspace.env.contains_key(*name)
+        };
+        if let Some((name, _)) = env.iter().find(missing) {
+            let hint = "show the workspace to see its variables";
+            return Err(invalid(format!("it has no variable {} of its own", Short(name)), hint));
+        }
         let mut variables = workspace.env.clone();
         let env: BTreeMap<_, _> = env
             .into_iter()

@@ -152,6 +152,41 @@ fn folders_lie_in_each_other_fifty_deep() {
 }
 
 #[test]
+fn a_root_has_no_longer_path_than_the_system_takes() {
+    let mut world = World::new(4);
+    let name = |depth: usize| format!("{depth:064}");
+    world.desk(&name(0));
+    let mut depth = 0;
+    let no = loop {
+        let (parent, child) = (Some(name(depth)), name(depth + 1));
+        match world.make(NewWorkspace { parent, ..NewWorkspace::named(child) }) {
+            Ok(_) => depth += 1,
+            Err(no) => break no,
+        }
+    };
+    assert!(matches!(no, Rejection::WorkspaceInvalid { .. }), "{no}");
+    assert!(no.to_string().contains("the path of its root would have"), "{no}");
+    assert!((40..64).contains(&depth) && world.root(&name(depth)).len() <= 3072, "{depth}");
+}
+
+#[test]
+fn a_variable_that_is_not_there_is_not_unset() {
+    let mut world = World::new(4);
+    let env = [("A".to_owned(), "1".to_owned())].into();
+    world.make(NewWorkspace { env, ..NewWorkspace::named("desk") }).unwrap();
+    let unset = |names: &[&str]| Command::UpdateWorkspace {
+        workspace: "desk".into(),
+        network: None,
+        env: names.iter().map(|name| ((*name).to_owned(), None)).collect(),
+        limits: Limits::default(),
+    };
+    let no = world.run(unset(&["A", "NOPE"])).unwrap_err();
+    assert!(no.to_string().contains("it has no variable \"NOPE\" of its own"), "{no}");
+    world.run(unset(&["A"])).unwrap();
+    assert!(world.run(unset(&["A"])).is_err());
+}
+
+#[test]
 fn a_view_has_its_own_switch_and_shares_variables_and_limits() {
     let mut world = World::new(4);
     let limits = Limits { memory: Some(1 << 30), processes: Some(64), ..Limits::default() };

@@ -377,7 +377,7 @@ fn refused(error: &Error, named: &str) -> Failure {
             FailureClass::Sandbox,
             "; or let programs run without one, with sandbox.policy = \"preferred\"",
         ),
-        Error::Mount { .. } => {
+        Error::Mount { .. } | Error::Command { of_folder: true, .. } => {
             let message = format!("{error}; {}", error.hint());
             return Failure { class: FailureClass::Sandbox, message, retry_after: None };
         }

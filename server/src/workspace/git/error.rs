@@ -23,10 +23,26 @@ pub enum Error {
         path: PathBuf,
     },
     /// The repository belongs to another user.
-    #[error("{path:?} belongs to another user, so that its settings cannot be trusted")]
+    #[error(
+        "{path:?} belongs to another user than the daemon, so that its settings cannot be trusted; \
+         run the daemon as that user, give all of it to the daemon's user with \"chown -R\", or \
+         clone it and name the clone"
+    )]
     NotOwned {
         /// The path.
         path: PathBuf,
+    },
+    /// Something in the repository is not for the daemon's user.
+    #[error(
+        "something in {path:?} belongs to another user than the daemon, or is kept from it: \
+         {message}; give all of it to the daemon's user with \"chown -R\", or clone it and name \
+         the clone"
+    )]
+    Denied {
+        /// The repository.
+        path: PathBuf,
+        /// What git said.
+        message: String,
     },
     /// The repository has something that a worktree of an agent cannot have.
     #[error("{path:?} cannot be used: {problem}")]

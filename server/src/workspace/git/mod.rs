@@ -188,7 +188,7 @@ impl Repository {
         }
         let path = folder.to_owned();
         let message = String::from_utf8_lossy(&output.stderr);
-        if message.contains("dubious ownership") {
+        if is_not_owned(&message) {
             return Err(Error::NotOwned { path });
         }
         if message.contains("not a git repository") {
@@ -297,6 +297,11 @@ fn command_of<S: AsRef<OsStr>>(args: &[S]) -> String {
 fn failed(command: &str, output: &Output) -> Error {
     let message = parse::shown(output.stderr.trim_ascii());
     Error::Failed { command: command.to_owned(), message }
+}
+
+/// Whether git refuses a repository of another user; the second is how git 2.36 says it.
+fn is_not_owned(message: &str) -> bool {
+    ["dubious ownership", "is owned by someone else"].iter().any(|said| message.contains(said))
 }
 
 /// Whether git reads a value as false.

@@ -172,7 +172,9 @@ fn what_is_no_repository_is_refused_for_what_it_is() {
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::chown(&world.repo, Some(1000), Some(1000)).unwrap();
         std::os::unix::fs::chown(world.repo.join(".git"), Some(1000), Some(1000)).unwrap();
-        assert!(matches!(open(&world.repo), Error::NotOwned { .. }));
+        let refused = open(&world.repo);
+        assert!(matches!(refused, Error::NotOwned { .. }), "{refused}");
+        assert!(refused.to_string().contains("run the daemon as that user"), "{refused}");
     }
     let empty = world.folder.path().join("empty");
     fs::create_dir(&empty).unwrap();
@@ -350,6 +352,28 @@ fn objects_that_cannot_be_packed_stand_against_a_worktree_with_the_reason() {
     let refused = world.open().add_worktree(&world.root, BRANCH).unwrap_err().to_string();
     assert!(refused.contains("refs/heads/nowhere") && refused.contains("git fsck"), "{refused}");
     assert_eq!(world.branches(), ["main", "nowhere"], "nothing was made");
+}
+
+#[test]
+fn what_is_kept_from_the_daemon_is_not_called_damaged() {
+    if rustix::process::geteuid().is_root() {
+        // Nothing is kept from root.
+        return;
+    }
+    let world = World::new();
+    let packs = world.repo.join(".git/objects/pack");
+    fs::set_permissions(&packs, fs::Permissions::from_mode(0o500)).unwrap();
+    let refused = world.open().add_worktree(&world.root, BRANCH).unwrap_err();
+    assert!(matches!(refused, Error::Denied { .. }), "{refused}");
+    assert!(refused.to_string().contains("chown -R"), "{refused}");
+    assert_eq!(world.branches(), ["main"], "nothing was made");
+}
+
+#[test]
+fn how_each_git_says_that_a_repository_is_anothers_is_known() {
+    assert!(is_not_owned("fatal: detected dubious ownership in repository at '/srv/shop'"));
+    assert!(is_not_owned("fatal: the repository ('/srv/shop' is owned by someone else)"));
+    assert!(!is_not_owned("fatal: not a git repository (or any of the parent directories): .git"));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::admin::{self, Admin};
 use super::mounts::KEPT;
 use super::parse::{self, Head};
 use super::special;
-use super::{Error, MAX_LISTED, Repository, WorkLeft};
+use super::{Error, MAX_LISTED, Repository, WorkLeft, is_not_owned};
 
 /// A worktree, as whoever had it made remembers it. Its own files are no place to look it up.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +20,9 @@ pub struct Worktree {
     pub is_branch_new: bool,
 }
 
+/// What git says where it may not read or write what it is to pack.
+const DENIED: [&str; 3] =
+    ["Permission denied", "Operation not permitted", "insufficient permission"];
 /// Most runs of git that pack some of the objects.
 const MAX_RUNS: usize = 1000;
 
@@ -102,6 +105,12 @@ impl Repository {
     fn pack(&self) -> Result<(), Error> {
         let Err(error) = self.git_long(&["repack", "-d", "-l", "-q"]) else { return Ok(()) };
         let Error::Failed { message, .. } = error else { return Err(error) };
+        if is_not_owned(&message) {
+            return Err(Error::NotOwned { path: self.top.clone() });
+        }
+        if DENIED.iter().any(|said| message.contains(said)) {
+            return Err(Error::Denied { path: self.top.clone(), message });
+        }
         // That goes by the branches, of which one may lead nowhere. This takes what is there: what
         // one run packs, the next one removes.
         let run = ["maintenance", "run", "--quiet", "--task=loose-objects"];

@@ -40,6 +40,22 @@ fn removing_a_workspace_named_root_leaves_its_parent() {
 }
 
 #[test]
+fn what_was_put_in_the_place_of_a_nested_workspace_is_told_and_left() {
+    let (world, child) = (World::new(), "w/root/child");
+    assert_eq!(world.files.left_in_place(child), None);
+    world.files.create_root(child).unwrap();
+    assert_eq!(world.files.left_in_place(child), None);
+    fs::remove_dir(world.root().join("child")).unwrap();
+    fs::write(world.root().join("child"), "an agent's").unwrap();
+    let told = world.files.left_in_place(child).unwrap();
+    assert!(told.contains("/w/root/child\", was left there: it is no folder"), "{told}");
+    let id = WorkspaceId::from_u128(1);
+    world.files.begin_removal(id, child, None);
+    assert_eq!(world.files.remove_workspace(id, child, None).unwrap(), None);
+    assert_eq!(world.read("child").as_deref(), Ok("an agent's"));
+}
+
+#[test]
 fn what_may_not_be_written_is_removed_all_the_same() {
     let world = World::new();
     fs::create_dir_all(world.root().join("a/b/c")).unwrap();
