@@ -2,6 +2,7 @@
 
 export PATH := $(PATH):$(HOME)/.cargo/bin
 BINARIES := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release
+FUZZ := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/fuzz
 CARGO_TEST := SUBSTRAT_BIN_DIR=$(BINARIES) SUBSTRAT_BUF=$(CURDIR)/clients/buf cargo test --locked -q
 
 .PHONY: help build demo test lint format generate bench audit install clean
@@ -25,6 +26,8 @@ test: build ## all tests
 lint: ## formatting, lints, documentation, schema, freshness of what is generated
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
+	@# Without the fuzzer itself, for which a C++ compiler would be needed.
+	CUSTOM_LIBFUZZER_PATH=/dev/null RUSTFLAGS="-D warnings" cargo check --locked --manifest-path server/fuzz/Cargo.toml --target-dir $(FUZZ)
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --quiet
 	clients/buf lint
 	clients/buf breaking --against proto/baseline.binpb

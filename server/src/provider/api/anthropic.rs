@@ -169,7 +169,7 @@ fn kind(block: &Value) -> &str {
 
 /// An answer as it comes.
 #[derive(Debug, Default)]
-struct Folding {
+pub struct Folding {
     blocks: BTreeMap<u64, Block>,
     room: Room,
     usage: Usage,

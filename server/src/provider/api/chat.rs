@@ -99,7 +99,7 @@ pub(super) enum Stop {
 
 /// An answer of a model.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Answer {
+pub struct Answer {
     /// What it said.
     pub(super) reply: Reply,
     /// Why it stopped.

@@ -11,11 +11,11 @@
 //! as long as it calls tools; when the conversation has grown too long, it is made shorter for
 //! the model, and stays whole in the log.
 
-mod anthropic;
+pub mod anthropic;
 mod chat;
 mod config;
 mod http;
-mod openai;
+pub mod openai;
 mod reach;
 mod room;
 pub mod sse;
@@ -29,15 +29,17 @@ use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesOrdered, StreamExt};
 use serde_json::{Map, Value};
 
+pub use self::chat::Answer;
 pub use self::config::{ANTHROPIC, OPENAI};
 
-use self::chat::{Answer, Call, CallResult, Conversation, Fitted, Message, Stop};
+use self::chat::{Call, CallResult, Conversation, Fitted, Message, Stop};
 use self::config::Config;
 use self::http::{Stream, told};
 use self::room::Room;
 use self::sse::Event;
 use super::activity::Activity;
 use super::cli::{is_of_agent, nothing};
+use super::registry::written;
 use super::secret::{Secret, Secrets};
 use super::{
     Capabilities, Ended, Failure, Health, Info, Instance, Model, Objection, OutputKind, Prompt,
@@ -60,7 +62,7 @@ struct Ask<'a> {
 }
 
 /// A piece of output.
-struct Piece {
+pub struct Piece {
     kind: OutputKind,
     text: String,
 }
@@ -84,7 +86,7 @@ trait Dialect: Send + Sync {
 }
 
 /// Reads an answer as it comes.
-trait Fold: Send {
+pub trait Fold: Send {
     /// Takes an event. It may hold a piece of output.
     fn event(&mut self, event: &Event, secrets: &Secrets) -> Result<Option<Piece>, Failure>;
     /// Whether the answer is whole, so that nothing more is waited for.
@@ -163,7 +165,7 @@ impl Provider for Api {
             Some(model) if !model.trim().is_empty() => Ok(()),
             _ => Err(Objection::Model(format!(
                 "no model was given, and [providers.{}] names none",
-                self.config.name
+                written(&self.config.name)
             ))),
         }
     }

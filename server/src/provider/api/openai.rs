@@ -153,7 +153,7 @@ fn add(messages: &mut Vec<Value>, message: &Message) {
 
 /// An answer as it comes.
 #[derive(Debug, Default)]
-struct Folding {
+pub struct Folding {
     reply: Reply,
     room: Room,
     /// Where in the calls an index of the stream is.

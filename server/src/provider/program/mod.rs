@@ -11,7 +11,7 @@
 //! `docs/program.md` is what the two say to each other. Whatever the process does, it is the turn
 //! that fails.
 
-mod protocol;
+pub mod protocol;
 mod session;
 #[cfg(test)]
 mod tests;

@@ -115,7 +115,7 @@ impl<'a> ToProgram<'a> {
 
 /// What a program says.
 #[derive(Debug, Clone)]
-pub(super) enum Said {
+pub enum Said {
     /// A piece of the answer.
     Text(String),
     /// A piece of its thoughts.
@@ -124,13 +124,16 @@ pub(super) enum Said {
     Call {
         /// Names its result.
         id: Box<RawValue>,
+        /// The tool.
         tool: String,
+        /// Its arguments.
         args: Json,
     },
     /// What it used since it last said so.
     Usage(Usage),
     /// The turn is done.
     Done {
+        /// The answer.
         response: String,
         /// To be kept for the next turn; none for what was kept before.
         state: Option<Box<RawValue>>,
@@ -213,8 +216,12 @@ struct Failed {
     retry_after_seconds: Option<u64>,
 }
 
-/// Reads a line. The error says what is wrong with it.
-pub(super) fn parse(line: &str) -> Result<Said, String> {
+/// Reads a line.
+///
+/// # Errors
+///
+/// What is wrong with it, in one line.
+pub fn parse(line: &str) -> Result<Said, String> {
     let bad = |error: serde_json::Error| bad_line(line, &error.to_string());
     let Kind { kind } = serde_json::from_str(line).map_err(bad)?;
     Ok(match kind.as_str() {
@@ -269,7 +276,8 @@ fn read<T: DeserializeOwned>(line: &str) -> Result<T, String> {
 }
 
 fn bad_line(line: &str, problem: &str) -> String {
-    let problem = &problem[..problem.floor_char_boundary(200)];
+    // It may hold a name of a field as the program wrote it.
+    let problem = problem[..problem.floor_char_boundary(200)].replace(char::is_control, " ");
     format!(
         "it wrote what is no message of the protocol: {problem}: \"{}\"",
         quote(line.as_bytes())

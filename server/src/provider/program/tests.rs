@@ -128,6 +128,7 @@ fn what_is_no_message_is_said_with_its_beginning() {
         (r#"{"type":"call","tool":"poke"}"#, "missing field `id`"),
         (r#"{"type":"usage","input_tokens":-1}"#, "invalid value: integer `-1`"),
         (r#"{"type":"usage","turns":1}"#, "unknown field `turns`"),
+        (r#"{"type":"usage","tur\nns":1}"#, "unknown field `tur ns`"),
         (r#"{"type":"done"}"#, "missing field `response`"),
         (r#"{"type":"error","message":"x","class":"sandbox"}"#, "unknown variant `sandbox`"),
         (&format!(r#"{{"type":"call","id":1,"tool":"x","args":{deep}}}"#), "more than 100 deep"),
