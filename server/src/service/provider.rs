@@ -10,7 +10,7 @@ use super::daemon::problem;
 use super::status::{Reason, refused, status};
 use crate::model::FailureClass;
 use crate::provider::registry::Entry;
-use crate::provider::{Failure, Health};
+use crate::provider::{Failure, Health, acp};
 
 impl Api {
     fn provider(&self, name: &str) -> Result<Entry, Status> {
@@ -61,10 +61,15 @@ impl Api {
     }
 }
 
-/// What a client is told of a failure of a backend that it asked something of.
-fn failed(failure: &Failure) -> Status {
+/// What a client is told of a failure of a backend of a kind that it asked something of.
+fn failed(failure: &Failure, kind: &str) -> Status {
     let (code, hint) = match failure.class {
         FailureClass::Auth => (Code::FailedPrecondition, "give it a key, as its page says"),
+        // No page can say what any agent takes.
+        FailureClass::Permanent if kind == acp::KIND.name => {
+            let hint = "a turn with a model that it does not know names those that it offers";
+            (Code::FailedPrecondition, hint)
+        }
         FailureClass::Permanent => {
             (Code::FailedPrecondition, "its page says which models it takes")
         }
@@ -104,7 +109,8 @@ impl ProviderService for Api {
         request: Request<v1::ListModelsRequest>,
     ) -> Result<Response<v1::ListModelsResponse>, Status> {
         let entry = self.provider(&request.into_inner().provider)?;
-        let models = entry.provider.models().await.map_err(|failure| failed(&failure))?;
+        let models = entry.provider.models().await;
+        let models = models.map_err(|failure| failed(&failure, entry.provider.info().kind))?;
         let models = models.into_iter().map(|model| v1::Model {
             id: model.id,
             label: model.label,

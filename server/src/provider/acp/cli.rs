@@ -27,6 +27,9 @@ static ABOUT: About = About {
     endpoints: &[],
 };
 
+/// Variables in which adapters are told of another CLI than the one that came with them.
+const OTHER_CLI: &[&str] = &["CLAUDE_CODE_EXECUTABLE", "CODEX_PATH"];
+
 /// Most models that are named where one is not known.
 const MAX_NAMED: usize = 10;
 
@@ -79,6 +82,7 @@ key_as = "ANTHROPIC_API_KEY"
 logins = [".claude/.credentials.json"]
 endpoints = ["https://api.anthropic.com", "https://console.anthropic.com"]
 [env]
+CLAUDE_CODE_DISABLE_BACKGROUND_TASKS = "1"
 CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC = "1"
 CLAUDE_CODE_MAX_RETRIES = "1"
 DISABLE_AUTOUPDATER = "1"
@@ -180,13 +184,21 @@ impl Cli for Acp {
         !config.key_as.is_empty()
     }
 
+    fn program_variables(&self) -> &'static [&'static str] {
+        OTHER_CLI
+    }
+
     fn command(&self, config: &Config, _: &Start<'_>) -> Command {
         let mut command = Command { args: config.args.clone(), ..Command::default() };
         if self.is_codex {
             // A key would be kept in the home, or in a login that is linked there, and used when it
             // is not given any more.
             let store = if config.has_key() { "ephemeral" } else { "file" };
-            let settings = format!("cli_auth_credentials_store = {store:?}\n");
+            // It keeps its variables in the home, too, and goes on by itself for a goal.
+            let settings = format!(
+                "cli_auth_credentials_store = {store:?}\n\n\
+                 [features]\ngoals = false\nshell_snapshot = false\n"
+            );
             command.files.push((".codex/config.toml".to_owned(), settings));
         }
         command

@@ -15,7 +15,7 @@ use super::{Api, Dialect};
 use crate::model::{FailureClass, Usage};
 use crate::provider::Failure;
 use crate::provider::failure::{Failed, FailureKind};
-use crate::provider::registry::{Kind, Make, Problem, Section};
+use crate::provider::registry::{Kind, Make, Problem, Section, written};
 use crate::provider::secret::{KeyKeys, KeySource, Secret, Secrets};
 
 /// The own server of a kind, and the variable of the key for it.
@@ -187,7 +187,7 @@ impl Config {
             let next = format!(
                 "; no key is given to it: name one in [providers.{}] with key_env, key_file or \
                  key_command",
-                self.name
+                written(&self.name)
             );
             failure.message.push_str(&next);
         }
@@ -199,7 +199,7 @@ impl Config {
         let message = format!(
             "the answer was cut off at its greatest length: raise max_tokens in [providers.{}], as \
              far as the model allows",
-            self.name
+            written(&self.name)
         );
         Failed::new(FailureKind::Limit, message).into()
     }

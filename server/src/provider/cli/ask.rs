@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+use super::install::Installed;
 use super::provider::Inner;
 use super::{Listing, home};
 use crate::launcher::{Ends, Exit, HOME, Launch, Launcher};
 use crate::model::{FailureClass, SessionId};
 use crate::provider::failure::{Failed, FailureKind};
+use crate::provider::registry::written;
 use crate::provider::secret::Secrets;
 use crate::provider::{Failure, Model};
 
@@ -83,13 +85,15 @@ impl Inner {
         let Some(listing) = self.cli.models(&self.config) else {
             return Err(Failure::permanent(format!(
                 "{name} does not tell its models: name one that it knows with --model, or as model \
-                 in [providers.{name}]"
+                 in [providers.{}]",
+                written(name)
             )));
         };
+        let installed = self.find()?;
         if let Some(problem) = self.lacks_key() {
             return Err(Failure::new(FailureClass::Auth, problem));
         }
-        let asked = tokio::time::timeout(LIST, self.list(listing)).await;
+        let asked = tokio::time::timeout(LIST, self.list(&installed, listing)).await;
         asked.unwrap_or_else(|_| {
             let late = format!("{name} did not list its models within {} s", LIST.as_secs());
             Err(Failure::new(FailureClass::Stalled, late))
@@ -98,15 +102,18 @@ impl Inner {
 
     /// Asks in a sandbox with a home that is empty but for what every session's has: it sees no
     /// workspace, and reaches what it reaches with the network off.
-    async fn list(&self, Listing { command, read }: Listing) -> Result<Vec<Model>, Failure> {
+    async fn list(
+        &self,
+        installed: &Installed,
+        Listing { command, read }: Listing,
+    ) -> Result<Vec<Model>, Failure> {
         let config = &self.config;
-        let installed = self.find()?;
         let key = config.secret().await?;
         let sandboxed = self.launcher.confines().await;
         let own = Home::new(&self.folder);
         let host = home::path(&own.folder, own.session, &config.name);
         let files: Vec<_> = command.files.into_iter().chain(config.files.clone()).collect();
-        let binds = self.settle_in(&host, &files, &installed, sandboxed).map_err(|error| {
+        let binds = self.settle_in(&host, &files, installed, sandboxed).map_err(|error| {
             let message = format!("its home {} cannot be made: {error}", host.display());
             Failure::new(FailureClass::Sandbox, message)
         })?;

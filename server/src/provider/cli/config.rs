@@ -11,7 +11,7 @@ use toml::Table;
 use super::About;
 use crate::launcher::egress::Endpoint;
 use crate::provider::Failure;
-use crate::provider::registry::{Problem, Section};
+use crate::provider::registry::{Problem, Section, written};
 use crate::provider::secret::{KeyKeys, KeySource, Secret};
 
 /// Keys that every kind has.
@@ -209,7 +209,7 @@ impl Config {
 
     /// What to do where it has neither key nor login.
     pub(super) fn no_key(&self) -> String {
-        let name = &self.name;
+        let name = written(&self.name);
         let log_in = match (self.login, self.is_elsewhere) {
             (None, false) => ", or log in with it outside",
             _ => "",
@@ -267,5 +267,12 @@ mod tests {
             assert_eq!(shown(&format!("{base}\nlogin = true")), (false, true), "{other}");
         }
         assert_eq!(shown("key_env = \"\""), (false, true));
+    }
+
+    #[test]
+    fn its_section_is_named_as_it_stands_in_a_file() {
+        let no_key = |name: &str| Config { name: name.into(), ..config("") }.no_key();
+        assert!(no_key("my-cli").contains("a key in [providers.my-cli] with"));
+        assert!(no_key("my.cli").contains("a key in [providers.\"my.cli\"] with"));
     }
 }

@@ -22,6 +22,8 @@ const MANAGERS: &[(&str, &str)] =
     &[("mise", "mise which"), ("rtx", "rtx which"), ("volta-shim", "volta which")];
 /// Bytes of a script's first line that are looked at.
 const HEAD: u64 = 256;
+/// Bytes of the longest description of a package that is read.
+const MAX_ABOUT: u64 = 1 << 20;
 
 /// A program that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +41,18 @@ impl Installed {
     pub(super) fn argv(&self) -> Vec<String> {
         let words = self.interpreter.iter().chain([&self.program]);
         words.map(|word| word.to_string_lossy().into_owned()).collect()
+    }
+
+    /// The version of the package that it came in, by npm; none if it came otherwise.
+    pub(super) fn package_version(&self) -> Option<String> {
+        let folders = self.program.ancestors().skip(1);
+        let inside = folders.take_while(|folder| !folder.ends_with("node_modules"));
+        let about = inside.map(|folder| folder.join("package.json")).find(|file| file.is_file())?;
+        let is_of_tree = about.ancestors().any(|above| above.ends_with("node_modules"));
+        #[expect(clippy::disallowed_methods, reason = "a file of the host, which only is read")]
+        let file = is_of_tree.then(|| std::fs::File::open(about).ok())??;
+        let about: serde_json::Value = serde_json::from_reader(file.take(MAX_ABOUT)).ok()?;
+        about["version"].as_str().map(str::to_owned)
     }
 }
 
@@ -77,6 +91,29 @@ pub(super) fn find(
     ];
     let binds = parts.into_iter().flatten().filter(|path| !shown(path)).collect();
     Ok(Installed { program: found, interpreter, binds })
+}
+
+/// What is wrong with a program that a variable of a section names, and what to do. `shown` says
+/// what of the host its process sees.
+pub(super) fn problem_of_named(
+    (variable, path): (&str, &Path),
+    section: &str,
+    shown: impl Fn(&Path) -> bool,
+) -> Option<String> {
+    let named = format!("{variable} names {}", path.display());
+    let Some(real) = executable(path) else {
+        return Some(format!(
+            "{named}, and there is no such program: install it, or take {variable} out of env in \
+             [providers.{section}]"
+        ));
+    };
+    // Of a link, what it leads to is needed as well.
+    let unseen = [path, real.as_path()].into_iter().find(|path| !shown(path))?;
+    Some(format!(
+        "{named}, and a sandbox does not show {}: name its folder with binds in \
+         [providers.{section}]",
+        unseen.display()
+    ))
 }
 
 /// How a program of a kind is installed.
@@ -224,7 +261,11 @@ mod tests {
         };
         let find_at = |path: &str| find(&about, Some(path), |_| false).unwrap();
         let elf = make("node_modules/@a/b-linux/bin/b", "\u{7f}ELF");
-        make("node_modules/@a/b-linux/package.json", "{}");
+        make("package.json", r#"{"version": "9"}"#);
+        make("node_modules/@a/b-linux/package.json", r#"{"version": "1.2.3"}"#);
+        let version = |path: &str| find_at(path).package_version();
+        assert_eq!(version(&elf).as_deref(), Some("1.2.3"));
+        assert_eq!(version(&make("node_modules/.bin/x", "#!/bin/sh\n")), None);
         assert_eq!(find_at(&elf).binds, [root.join("node_modules/@a/b-linux")]);
         let lone = make("versions/2.1/claude", "\u{7f}ELF");
         assert_eq!(find_at(&lone).binds, [root.join("versions/2.1/claude")]);
@@ -234,6 +275,7 @@ mod tests {
         assert_eq!((found.binds, found.interpreter), (vec![folder], None));
         let script = make("bin/run", "#!/bin/sh\n");
         assert_eq!(find_at(&script).binds, [root.join("bin/run")], "and nothing beside it");
+        assert_eq!(version(&script), None);
         let missing = find(&about, None, |_| false).unwrap_err();
         assert!(missing.contains("is not installed: get it"), "{missing}");
         assert!(find(&about, Some("/nowhere/x"), |_| false).is_err());
@@ -241,5 +283,30 @@ mod tests {
         assert_eq!(how(&about, "other"), "get it");
         std::fs::set_permissions(&elf, std::fs::Permissions::from_mode(0o644)).unwrap();
         assert!(find(&about, Some(&elf), |_| false).is_err());
+    }
+
+    #[test]
+    fn a_program_that_a_variable_names_is_there_and_is_seen() {
+        let (real, folder) = (std::env::current_exe().unwrap(), tempfile::tempdir().unwrap());
+        let (real, link) = (real.canonicalize().unwrap(), folder.path().join("link"));
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let problem = |path: &Path, shown: &[&Path]| {
+            problem_of_named(("X_PATH", path), "x", |path| shown.contains(&path))
+        };
+        assert_eq!(problem(&real, &[&real]), None);
+        assert_eq!(problem(&link, &[&link, &real]), None);
+        let unseen = |path: &Path| {
+            Some(format!(
+                "X_PATH names {}, and a sandbox does not show {}: name its folder with binds in \
+                 [providers.x]",
+                path.display(),
+                real.display()
+            ))
+        };
+        assert_eq!(problem(&real, &[]), unseen(&real));
+        assert_eq!(problem(&link, &[&link]), unseen(&link));
+        let told = problem(Path::new("/nowhere/x"), &[]).unwrap();
+        assert!(told.starts_with("X_PATH names /nowhere/x, and there is no such"), "{told}");
+        assert!(told.ends_with("take X_PATH out of env in [providers.x]"), "{told}");
     }
 }

@@ -105,7 +105,7 @@ pub(super) struct Start<'a> {
 pub(super) struct Command {
     /// A script of the shell that runs it. It is given the number of words that the program has
     /// (what interprets it is one), and then all words of the command.
-    pub(super) script: Option<&'static str>,
+    pub(super) script: Option<String>,
     /// What stands after it.
     pub(super) args: Vec<String>,
     /// Variables.
@@ -148,6 +148,10 @@ pub(super) trait Cli: Send + Sync + 'static {
     /// Whether it does nothing without a key or a login, as it is configured.
     fn needs_key(&self, _config: &Config) -> bool {
         false
+    }
+    /// Variables, such as those of `env`, that name another program for it to run.
+    fn program_variables(&self) -> &'static [&'static str] {
+        &[]
     }
     /// Bytes of the longest instructions that it can be given.
     fn max_instructions(&self) -> usize {

@@ -1,6 +1,6 @@
 //! The provider of a command-line agent.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -11,9 +11,9 @@ use super::ask::hear;
 use super::install::{self, Installed};
 use super::session::Session;
 use super::{About, Cli, Config};
-use crate::launcher::{Bind, Exit, Launch, Launcher};
+use crate::launcher::{Bind, Exit, HOME, Launch, Launcher, WORKSPACE};
 use crate::model::{Access, FailureClass};
-use crate::provider::registry::Settings;
+use crate::provider::registry::{Settings, written};
 use crate::provider::{
     Capabilities, Failure, Health, Info, Instance, Model, Objection, Provider, Spec,
 };
@@ -62,7 +62,7 @@ impl Inner {
 
     /// Finds its program.
     pub(super) fn find(&self) -> Result<Installed, Failure> {
-        let shown = |path: &std::path::Path| self.launcher.shows(path);
+        let shown = |path: &Path| self.launcher.shows(path);
         install::find(self.cli.about(), self.config.program.as_deref(), shown)
             .map_err(|problem| Failure::new(FailureClass::ProviderGone, problem))
     }
@@ -82,6 +82,30 @@ impl Inner {
         let has_login = config.shows_login() && !self.logins().is_empty();
         let none = !config.has_key() && !has_login && !config.may_have_other_key();
         (none && self.cli.needs_key(config)).then(|| config.no_key())
+    }
+
+    /// What is wrong with the other programs that it is told to run, and what to do.
+    async fn lacks_other(&self, installed: &Installed) -> Option<String> {
+        let (config, sandboxed) = (&self.config, self.launcher.confines().await);
+        let holds = |bind: &Path, path: &Path| {
+            path.starts_with(bind) || bind.canonicalize().is_ok_and(|real| path.starts_with(real))
+        };
+        let shown = |path: &Path| {
+            let mut binds = installed.binds.iter().chain(&config.binds);
+            !sandboxed || self.launcher.shows(path) || binds.any(|bind| holds(bind, path))
+        };
+        // What is there in a session alone, or is looked for on the `PATH` there, is not seen here.
+        let is_elsewhere = |path: &Path| {
+            let is_inside = [HOME, WORKSPACE].iter().any(|own| path.starts_with(own));
+            !path.is_absolute() || (sandboxed && is_inside)
+        };
+        self.cli.program_variables().iter().find_map(|&variable| {
+            let path = Path::new(config.env.get(variable)?);
+            if is_elsewhere(path) {
+                return None;
+            }
+            install::problem_of_named((variable, path), &written(&config.name), shown)
+        })
     }
 
     /// What the program says its version is.
@@ -117,7 +141,11 @@ impl Inner {
         };
         let heard = hear(&self.launcher, launch, MAX_VERSION).await?;
         match heard.exit {
-            Exit::Code(0) => Ok(heard.said.trim().lines().next().unwrap_or_default().to_owned()),
+            Exit::Code(0) => {
+                let said = heard.said.trim().lines().next().map(str::to_owned);
+                // An adapter may take no options, and end when nobody speaks to it.
+                Ok(said.or_else(|| installed.package_version()).unwrap_or_default())
+            }
             other => Err(format!("--version came to {other}")),
         }
     }
@@ -173,8 +201,9 @@ impl Provider for CommandLine {
             let no_bridge = (!self.0.bridge.is_file()).then(|| {
                 format!("{} is missing: install it beside the daemon", self.0.bridge.display())
             });
-            let no_key = || self.0.lacks_key();
-            let problem = failed.or(no_bridge).or_else(|| key.is_there().err()).or_else(no_key);
+            let no_other = self.0.lacks_other(&installed).await;
+            let no_key = || key.is_there().err().or_else(|| self.0.lacks_key());
+            let problem = failed.or(no_bridge).or(no_other).or_else(no_key);
             Health { version, problem, facts }
         }
         .boxed()

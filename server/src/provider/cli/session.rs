@@ -128,7 +128,8 @@ impl Session {
         }
         let program = installed.argv();
         let words = program.len().to_string();
-        let script = command.script.map(|script| ["/bin/sh", "-c", script, "sh", &words]);
+        let script =
+            command.script.as_deref().map(|script| ["/bin/sh", "-c", script, "sh", &words]);
         let before = script.into_iter().flatten().map(str::to_owned);
         let argv: Vec<String> = before.chain(program).chain(command.args).collect();
         let launch = Launch {

@@ -45,28 +45,52 @@ case $words in
 esac
 "#;
 
+/// Goes on with a chat.
+pub(super) const GO_ON: &str = r#"
+shift
+exec "$@"
+"#;
+
+/// Where the rule lies in the session's home, from which it is copied into the workspace.
+const RULE: &str = ".cursor/substrat.mdc";
+
+/// Makes the instructions a rule of the workspace, before anything else. By the process, since it
+/// may do no more there than its agent; under another name first, since an agent may have left
+/// something there that is not to be written to. The prompt has the instructions, too, so nothing
+/// depends on it.
+pub(super) const WRITE_RULE: &str = r#"
+rule=.cursor/rules/substrat.mdc
+if ! {
+    mkdir -p .cursor/rules && rm -f "$rule.new" &&
+    cp "$HOME/.cursor/substrat.mdc" "$rule.new" && mv -f "$rule.new" "$rule"
+}; then
+    echo "the instructions are not a rule: $rule could not be written" >&2
+fi
+"#;
+
 /// cursor-agent is there without being configured, and once.
 pub const KIND: Kind = Kind {
     name: ABOUT.kind,
     read: |section| {
         let (config, keys): (Config, Keys) = read(section, &ABOUT)?;
         let config = Arc::new(config);
-        Ok(Box::new(move |settings| {
-            make(Box::new(CursorAgent { force: keys.force }), config.clone(), settings)
-        }))
+        Ok(Box::new(move |settings| make(Box::new(CursorAgent { keys }), config.clone(), settings)))
     },
     presets: &[(ABOUT.kind, "")],
 };
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Keys {
     /// Whether it may run commands: it cannot ask. By default in a sandbox.
     force: Option<bool>,
+    /// Whether the instructions are a rule of the workspace, too.
+    #[serde(default)]
+    rule: bool,
 }
 
 struct CursorAgent {
-    force: Option<bool>,
+    keys: Keys,
 }
 
 /// What is kept of a session. Sessions of homes that were imported have the same name for it.
@@ -90,6 +114,13 @@ impl Kept {
 pub(super) fn prompt(start: &Start<'_>) -> String {
     let told = Kept::of(start.kept).and_then(|kept| kept.told);
     told::prompt(told.as_deref(), start.instructions, start.prompt)
+}
+
+/// The instructions as a rule that always holds.
+fn rule(instructions: &str) -> String {
+    format!(
+        "---\ndescription: Instructions of this agent\nalwaysApply: true\n---\n\n{instructions}\n"
+    )
 }
 
 /// Says where its servers are, if elsewhere.
@@ -125,16 +156,23 @@ impl Cli for CursorAgent {
         };
         add(&["-p", "--output-format", "stream-json", "--stream-partial-output"]);
         add(&["--trust", "--approve-mcps"]);
-        if self.force.unwrap_or(start.sandboxed) {
+        if self.keys.force.unwrap_or(start.sandboxed) {
             add(&["--force"]);
         }
         add(&["--workspace", &start.at.workspace]);
         if let Some(model) = start.model {
             add(&["--model", model]);
         }
-        match Kept::of(start.kept) {
-            Some(kept) => add(&["--resume", &kept.session_id]),
-            None => command.script = Some(NEW_CHAT),
+        let kept = Kept::of(start.kept);
+        if let Some(kept) = &kept {
+            add(&["--resume", &kept.session_id]);
+        }
+        let begin = if kept.is_some() { GO_ON } else { NEW_CHAT };
+        if self.keys.rule {
+            command.files.push((RULE.to_owned(), rule(start.instructions)));
+            command.script = Some(format!("{WRITE_RULE}{begin}"));
+        } else if kept.is_none() {
+            command.script = Some(begin.to_owned());
         }
         command.args.extend(config.args.iter().cloned());
         let prompt = prompt(start);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::cli::{NEW_CHAT, Talk, prompt};
+use super::cli::{GO_ON, NEW_CHAT, Talk, WRITE_RULE, prompt};
 use super::protocol::{Answer, Stream};
 use crate::model::SessionId;
 use crate::provider::activity::{Activity, Event, TurnOver};
@@ -208,17 +208,37 @@ fn a_chat_is_made_whether_or_not_something_interprets_the_program() {
     std::fs::write(&by_itself, format!("#!/bin/sh\n{text}")).unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&by_itself, mode).unwrap();
-    for words in [vec![by_itself.to_str().unwrap()], vec!["/bin/sh", program.to_str().unwrap()]] {
-        let mut command = Command::new("/bin/sh");
-        command.args(["-c", NEW_CHAT, "sh", &words.len().to_string()]).args(&words);
-        command.args(["-p", "a prompt"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        child.stdin.take().unwrap().write_all(b"over stdin").unwrap();
-        let said = child.wait_with_output().unwrap();
-        assert_eq!(
-            String::from_utf8_lossy(&said.stdout),
-            "--resume new -p a prompt\nover stdin",
-            "{words:?}",
-        );
+    // What an agent may have left in the place of the rule is neither written to nor waited for.
+    let rules = folder.path().join(".cursor/rules");
+    std::fs::create_dir_all(&rules).unwrap();
+    std::fs::write(folder.path().join(".cursor/substrat.mdc"), "be good").unwrap();
+    for name in ["substrat.mdc", "substrat.mdc.new"] {
+        std::os::unix::fs::symlink(&program, rules.join(name)).unwrap();
     }
+    let with_rule = |script| format!("{WRITE_RULE}{script}");
+    for (script, chat) in [
+        (NEW_CHAT.to_owned(), "--resume new "),
+        (with_rule(NEW_CHAT), "--resume new "),
+        (with_rule(GO_ON), ""),
+    ] {
+        for words in [vec![by_itself.to_str().unwrap()], vec!["/bin/sh", program.to_str().unwrap()]]
+        {
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", &script, "sh", &words.len().to_string()]).args(&words);
+            command.args(["-p", "a prompt"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+            command.env("HOME", folder.path()).current_dir(folder.path());
+            let mut child = command.spawn().unwrap();
+            child.stdin.take().unwrap().write_all(b"over stdin").unwrap();
+            let said = child.wait_with_output().unwrap();
+            assert_eq!(
+                String::from_utf8_lossy(&said.stdout),
+                format!("{chat}-p a prompt\nover stdin"),
+                "{words:?}",
+            );
+        }
+    }
+    let rule = rules.join("substrat.mdc");
+    assert!(rule.symlink_metadata().unwrap().is_file());
+    assert_eq!(std::fs::read_to_string(rule).unwrap(), "be good");
+    assert_eq!(std::fs::read_to_string(program).unwrap(), text);
 }

@@ -100,7 +100,10 @@ fn codex_is_authenticated_by_its_key_where_it_has_one() {
 fn codex_keeps_no_key_in_its_home_and_finds_a_login_there() {
     let written = |settings: &str| begin("codex-acp", settings, None).1;
     let store = |store: &str| {
-        let settings = format!("cli_auth_credentials_store = \"{store}\"\n");
+        let settings = format!(
+            "cli_auth_credentials_store = \"{store}\"\n\n\
+             [features]\ngoals = false\nshell_snapshot = false\n"
+        );
         vec![(".codex/config.toml".to_owned(), settings)]
     };
     assert_eq!(written(WITH_KEY), store("ephemeral"));
