@@ -356,6 +356,7 @@ async fn a_look_at_a_provider_says_what_is_missing() {
             "providers.locked.key_file=/nowhere/key",
             "providers.off.kind=openai",
             "providers.off.base_url=http://127.0.0.1:9/v1",
+            r#"providers."my.api".kind=openai"#,
         ],
     );
     let checked = bench.daemon.ctl_ok(&["provider", "check", "fake"]);
@@ -379,6 +380,11 @@ async fn a_look_at_a_provider_says_what_is_missing() {
         said.stderr.contains("no model was given, and [providers.locked] names none"),
         "{said:?}"
     );
+    // Its section stands there as it does in a file.
+    let create = ["agent", "create", "x", "--provider", "my.api", "--instructions", "x"];
+    let said = say(&bench.daemon.home, &create);
+    let wanted = r#"no model was given, and [providers."my.api"] names none"#;
+    assert!(said.stderr.contains(wanted), "{said:?}");
     bench.daemon.ctl_ok(&["agent", "create", "y", "--provider", "locked", "--model", "m"]);
     let said = say(&bench.daemon.home, &["agent", "send", "y", "hello"]);
     assert!(said.stderr.contains("there is no key: the file /nowhere/key"), "{said:?}");

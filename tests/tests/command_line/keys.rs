@@ -120,6 +120,25 @@ fn a_look_at_one_without_key_and_login_says_what_to_do() {
     assert!(checked.stderr.contains(wanted), "{checked:?}");
 }
 
+#[test]
+fn a_look_at_an_adapter_says_which_cli_it_lacks() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("adapter");
+    std::fs::write(&program, "#!/bin/sh\n").unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let set = |key: &str| format!("providers.claude-acp.{key}");
+    let settings = [
+        set(&format!("program={}", program.display())),
+        set(r#"env={CLAUDE_CODE_EXECUTABLE="/nowhere/claude"}"#),
+    ];
+    let settings = settings.each_ref().map(String::as_str);
+    let daemon = Daemon::on(&folder.path().join("home"), &settings);
+    let checked = say(&daemon.home, &["provider", "check", "claude-acp"]);
+    assert_eq!(checked.code, Some(1), "{checked:?}");
+    let wanted = "CLAUDE_CODE_EXECUTABLE names /nowhere/claude, and there is no such program";
+    assert!(checked.stderr.contains(wanted), "{checked:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn where_one_is_not_installed_another_stands_in() {
     let gone = [

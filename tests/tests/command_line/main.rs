@@ -9,6 +9,7 @@
     reason = "a test may panic, and touches what it tests from outside"
 )]
 
+mod background;
 mod cases;
 mod goals;
 mod hostile;
@@ -143,6 +144,7 @@ pub const CLAUDE_ACP: Agent = Agent {
             ("ANTHROPIC_BASE_URL".to_owned(), url.into()),
             ("ANTHROPIC_MODEL".to_owned(), "fake-1".into()),
             ("CLAUDE_CODE_EXECUTABLE".to_owned(), path(CLAUDE.program).into()),
+            ("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS".to_owned(), "1".into()),
             ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC".to_owned(), "1".into()),
             ("CLAUDE_CODE_MAX_RETRIES".to_owned(), "1".into()),
             ("ENABLE_TOOL_SEARCH".to_owned(), "false".into()),

@@ -1,6 +1,6 @@
 //! What only cursor-agent does, by its stand-in.
 
-use substrat_tests::harness::say;
+use substrat_tests::harness::{Daemon, say};
 use substrat_tests::model_server::ModelServer;
 
 use super::{Bench, CURSOR, KEY};
@@ -51,4 +51,23 @@ async fn its_models_are_listed_in_a_sandbox_of_which_nothing_stays() {
     let told =
         no.stderr.contains("codex does not tell its models") && no.stderr.contains("--model");
     assert!(no.code == Some(5) && told, "{no:?}");
+    // An agent of ACP tells them where a turn asks for another one.
+    let no = say(home, &["provider", "models", "gemini"]);
+    assert!(no.stderr.contains("gemini does not tell its models"), "{no:?}");
+    assert!(no.stderr.contains("names those that it offers"), "{no:?}");
+}
+
+#[test]
+fn a_list_of_models_wants_the_program_before_the_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = [
+        "providers.gone.kind=cursor-agent",
+        "providers.gone.program=/nowhere/cursor-agent",
+        "providers.gone.key_env=",
+        "providers.gone.login=false",
+    ];
+    let daemon = Daemon::on(&folder.path().join("home"), &settings);
+    let no = say(&daemon.home, &["provider", "models", "gone"]);
+    assert!(no.code == Some(5) && !no.stderr.contains("key"), "{no:?}");
+    assert!(no.stderr.contains("/nowhere/cursor-agent is no program"), "{no:?}");
 }

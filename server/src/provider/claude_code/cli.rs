@@ -143,6 +143,8 @@ impl Cli for ClaudeCode {
         ] {
             command.set(name, "1");
         }
+        // What goes on in the background outlives its turn, and would begin turns by itself.
+        command.set("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "1");
         // What fails is tried again from here, with an eye on the turn.
         command.set("CLAUDE_CODE_MAX_RETRIES", "1");
         command.set("ENABLE_TOOL_SEARCH", "false");
@@ -281,8 +283,43 @@ impl Dialogue for Talk {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+    use crate::provider::acp;
     use crate::provider::cli::Places;
+    use crate::provider::registry::{Common, Section};
+
+    #[test]
+    fn it_is_given_the_same_variables_by_itself_and_by_its_adapter() {
+        let (name, table) = (ABOUT.kind.into(), toml::Table::new());
+        let section = Section { name, kind: ABOUT.kind, common: Common::default(), table };
+        let (config, keys): (Config, Keys) = read(&section, &ABOUT).unwrap();
+        let [home, workspace, bridge, socket] = [const { String::new() }; 4];
+        let at = Places { home, workspace, bridge, socket };
+        let start = Start {
+            session: SessionId::from_u128(7),
+            model: None,
+            instructions: "",
+            prompt: "",
+            kept: &Value::Null,
+            anew: 0,
+            home: Path::new("/nowhere"),
+            at: &at,
+            sandboxed: true,
+            version: "",
+        };
+        let given = ClaudeCode { tools: keys.tools }.command(&config, &start).env;
+        assert_eq!(given["CLAUDE_CODE_DISABLE_BACKGROUND_TASKS"], "1");
+        let mut presets = acp::KIND.presets.iter();
+        let (_, preset) = presets.find(|(name, _)| *name == "claude-acp").unwrap();
+        let preset: toml::Table = preset.parse().unwrap();
+        let variables = preset["env"].as_table().unwrap().iter();
+        let variables: BTreeMap<String, String> = variables
+            .map(|(name, value)| (name.clone(), value.as_str().unwrap().to_owned()))
+            .collect();
+        assert_eq!(given, variables);
+    }
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "makes what Claude Code leaves")]

@@ -115,6 +115,8 @@ pub struct Client {
     running: Option<String>,
     /// Lines of a turn of which it is not known whose it is.
     held: String,
+    /// Whether there were more of them than are held.
+    is_broken: bool,
     totals: Totals,
     warned: BTreeSet<String>,
     servers: BTreeMap<String, bool>,
@@ -130,6 +132,7 @@ impl Client {
             thread: None,
             running: None,
             held: String::new(),
+            is_broken: false,
             totals,
             warned: BTreeSet::new(),
             servers: BTreeMap::new(),
@@ -140,6 +143,11 @@ impl Client {
     /// The thread, once it is known.
     pub fn thread(&self) -> Option<&str> {
         self.thread.as_deref()
+    }
+
+    /// Whether what it says of a turn was lost, so that it can be given no other one.
+    pub fn is_broken(&self) -> bool {
+        self.is_broken
     }
 
     /// What was counted so far, to be kept with the thread.
@@ -321,13 +329,22 @@ impl Client {
         }
     }
 
-    /// Keeps a line until it is known whose turn it is of. What is too much is not told.
+    /// Keeps a line until it is known whose turn it is of. With more than is held the turn fails,
+    /// since a part of it could not be told.
     fn hold(&mut self, line: &str) {
+        if self.is_broken {
+            return self.turn.alive();
+        }
         if self.held.len() + line.len() < MAX_HELD {
             self.held.push_str(line);
             self.held.push('\n');
+            return self.turn.alive();
         }
-        self.turn.alive();
+        self.is_broken = true;
+        self.held.clear();
+        let problem =
+            format!("it wrote more than {MAX_HELD} bytes before it said which turn was begun");
+        self.turn.over(TurnOver::Failed(Failed::new(FailureKind::Protocol, problem)));
     }
 
     /// Ends a turn that nobody asked for. If it is over by itself, the server refuses that.

@@ -144,6 +144,8 @@ impl Cli for Codex {
         // With a goal it begins turns that nobody asked for. `--disable` of what a version does not
         // know ends it; such a setting it only warns of.
         args.extend(setting("features.goals", false));
+        // With it the variables of its shell, the key too, would be written into its home.
+        args.extend(setting("features.shell_snapshot", false));
         if config.has_key() || config.base_url.is_some() {
             let base = config.base_url.as_deref().unwrap_or("https://api.openai.com/v1");
             let name = "model_providers.substrat";
@@ -304,7 +306,7 @@ impl Dialogue for Talk {
     }
 
     fn is_ready(&self) -> bool {
-        self.client.thread().is_some()
+        self.client.thread().is_some() && !self.client.is_broken()
     }
 
     fn answer(&mut self, request: &RequestId, decision: &Decision) -> Option<String> {
@@ -369,5 +371,55 @@ impl Dialogue for Single {
         let (thread_id, totals) = (self.thread.clone(), self.stream.totals());
         let kept = Kept { thread_id, totals, holds: self.told.kept() };
         serde_json::to_value(kept).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::model::SessionId;
+    use crate::provider::cli::Places;
+    use crate::provider::registry::{Common, Section};
+
+    /// The arguments that a section makes.
+    fn args(section: &str) -> Vec<String> {
+        let (name, table) = (ABOUT.kind.into(), section.parse().unwrap());
+        let section = Section { name, kind: ABOUT.kind, common: Common::default(), table };
+        let (config, keys): (Config, Keys) = read(&section, &ABOUT).unwrap();
+        let [home, workspace, bridge, socket] = [const { String::new() }; 4];
+        let at = Places { home, workspace, bridge, socket };
+        let start = Start {
+            session: SessionId::from_u128(1),
+            model: None,
+            instructions: "",
+            prompt: "",
+            kept: &Value::Null,
+            anew: 0,
+            home: Path::new("/"),
+            at: &at,
+            sandboxed: true,
+            version: "",
+        };
+        Codex { transport: keys.transport }.command(&config, &start).args
+    }
+
+    #[test]
+    fn what_is_turned_off_is_so_in_both_ways_and_can_be_turned_on() {
+        for transport in ["app-server", "exec"] {
+            let own = format!(
+                "transport = {transport:?}\nargs = [\"-c\", \"features.shell_snapshot=true\"]"
+            );
+            let args = args(&own);
+            let place = |word: &str| args.iter().position(|arg| arg == word).unwrap();
+            for off in ["features.goals=false", "features.shell_snapshot=false"] {
+                assert_eq!(args[place(off) - 1], "-c", "{args:?}");
+                assert!(place(off) < place(transport), "{args:?}");
+            }
+            // Of two that say of one thing what it is, the last counts.
+            let (off, on) = ("features.shell_snapshot=false", "features.shell_snapshot=true");
+            assert!(place(off) < place(on) && place(on) < place(transport), "{args:?}");
+        }
     }
 }

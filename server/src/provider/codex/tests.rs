@@ -365,6 +365,27 @@ fn whose_a_turn_is_that_begins_before_the_answer_is_said_by_the_answer() {
 }
 
 #[test]
+fn more_than_is_held_before_the_answer_fails_the_turn() {
+    let mut client = asking();
+    let long = said("first", &"x".repeat(1 << 18));
+    for _ in 0..3 {
+        assert_eq!(client.read(&long), [ALIVE]);
+    }
+    assert!(!client.is_broken());
+    let over = client.read(&long);
+    let [Event::Over(TurnOver::Failed(failed))] = &over[..] else {
+        panic!("{} events", over.len())
+    };
+    assert_eq!(failed.kind, FailureKind::Protocol);
+    assert!(failed.message.contains("before it said which turn was begun"), "{}", failed.message);
+    assert!(client.is_broken(), "it is given no other turn");
+    // It fails once, and nothing of it is told in part.
+    assert_eq!(client.read(&long), [ALIVE]);
+    let told = client.read(&names(2, "first"));
+    assert!(matches!(&told[..], [Event::Answer(_)]), "{told:?}");
+}
+
+#[test]
 fn a_turn_that_nobody_asked_for_is_ended_and_never_answers_the_next_prompt() {
     let mut client = asking();
     client.read(&names(2, "one"));
