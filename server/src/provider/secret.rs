@@ -4,6 +4,7 @@
 //! lives in memory only while a session or a check needs it; [`Secret`] shows itself to nobody,
 //! and [`Secrets::hide`] takes keys out of what a backend says before that is told.
 
+use std::cmp::Reverse;
 use std::fmt;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use super::Failure;
 use crate::model::{FailureClass, Json};
@@ -21,6 +22,13 @@ use crate::model::{FailureClass, Json};
 const MAX_KEY: u64 = 16 << 10;
 /// How long a command may take that prints a key.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long what a command that failed has left in its pipe is waited for.
+const REST: Duration = Duration::from_secs(1);
+/// Most bytes of what a command complains of that are kept, and most characters that are told.
+const MAX_COMPLAINT: usize = 8 << 10;
+const MAX_TOLD: usize = 200;
+/// What is shorter of what a command printed may be told.
+const SHORTEST_PART: usize = 4;
 /// Stands for a key in what is told.
 const HIDDEN: &str = "[hidden]";
 /// What is shorter is no key that could be told from other text.
@@ -243,21 +251,84 @@ async fn run(words: &[String]) -> Result<String, String> {
     let mut command = tokio::process::Command::new(program);
     command.args(args).kill_on_drop(true);
     command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped());
-    // What it says there may hold the key.
-    command.stderr(std::process::Stdio::null());
+    command.stderr(std::process::Stdio::piped());
     let work = async {
         let mut child = crate::launcher::spawn(&mut command).map_err(|error| error.to_string())?;
-        let stdout = child.stdout.take().ok_or("it has no output")?;
-        let mut printed = Vec::new();
-        let read = stdout.take(MAX_KEY + 1).read_to_end(&mut printed).await;
-        read.map_err(|error| error.to_string())?;
-        let printed = text(printed)?;
-        let status = child.wait().await.map_err(|error| error.to_string())?;
-        if status.success() { Ok(printed) } else { Err(format!("it failed: {status}")) }
+        let pipes = child.stdout.take().zip(child.stderr.take());
+        let (stdout, mut stderr) = pipes.ok_or("it has no output")?;
+        let ended = async {
+            let mut printed = Vec::new();
+            let read = stdout.take(MAX_KEY + 1).read_to_end(&mut printed).await;
+            read.map_err(|error| error.to_string())?;
+            let printed = text(printed)?;
+            let status = child.wait().await.map_err(|error| error.to_string())?;
+            Ok::<_, String>((printed, status))
+        };
+        let mut ended = std::pin::pin!(ended);
+        let mut complaint = Complaint::default();
+        // It is read meanwhile, so that the command does not wait for room in the pipe.
+        let came = tokio::select! {
+            came = &mut ended => came,
+            () = complaint.read(&mut stderr) => ended.await,
+        };
+        let (printed, status) = came?;
+        if status.success() {
+            return Ok(printed);
+        }
+        // What it started may live on, and keep the pipe open.
+        let _ = tokio::time::timeout(REST, complaint.read(&mut stderr)).await;
+        let told = complaint.told(&printed);
+        let told = told.map(|line| format!("; its standard error ends with: {line}"));
+        Err(format!("it failed: {status}{}", told.unwrap_or_default()))
     };
     tokio::time::timeout(PATIENCE, work)
         .await
         .unwrap_or_else(|_| Err(format!("it did not end within {} s", PATIENCE.as_secs())))
+}
+
+/// The end of what a command writes to its standard error.
+#[derive(Debug, Default)]
+struct Complaint {
+    bytes: Vec<u8>,
+    /// Whether there was more before it.
+    is_cut: bool,
+}
+
+impl Complaint {
+    /// Reads a pipe to its end. Who leaves it before can go on with it.
+    async fn read(&mut self, mut pipe: impl AsyncRead + Unpin) {
+        let mut piece = [0; 1 << 10];
+        while let Ok(count) = pipe.read(&mut piece).await
+            && count > 0
+        {
+            self.bytes.extend_from_slice(&piece[..count]);
+            let excess = self.bytes.len().saturating_sub(MAX_COMPLAINT);
+            self.bytes.drain(..excess);
+            self.is_cut |= excess > 0;
+        }
+    }
+
+    /// Its last line, without what the command printed, since that may be the key.
+    fn told(&self, printed: &str) -> Option<String> {
+        let text = String::from_utf8_lossy(&self.bytes);
+        let clean = |line: &str| {
+            let line: String = line.chars().filter(|c| !c.is_control()).collect();
+            line.trim().to_owned()
+        };
+        // Where the beginning of a line is gone, that of a key in it may be.
+        let lines = text.split(['\n', '\r']).skip(usize::from(self.is_cut)).map(clean);
+        let line = lines.filter(|line| !line.is_empty()).last()?;
+        let is_part = |c: char| c.is_alphanumeric() || "-_.+/=".contains(c);
+        let parts = printed.lines().map(str::trim).chain(printed.split_whitespace());
+        let parts = parts.chain(printed.split(|c: char| !is_part(c)));
+        let mut parts: Vec<&str> = parts.filter(|part| part.len() >= SHORTEST_PART).collect();
+        // One may be the beginning of another.
+        parts.sort_unstable_by_key(|part| Reverse(part.len()));
+        let line = parts.into_iter().fold(line, |line, part| line.replace(part, HIDDEN));
+        let told: String = line.chars().take(MAX_TOLD).collect();
+        let more = if told.len() < line.len() { "…" } else { "" };
+        Some(format!("{told}{more}"))
+    }
 }
 
 #[cfg(test)]
@@ -319,5 +390,37 @@ mod tests {
             assert!(failure.message.contains(wanted), "{failure}");
             assert!(!failure.message.contains("sk-secret"), "{failure}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_command_that_fails_says_why_without_what_it_printed() {
+        let long = "x".repeat(MAX_TOLD);
+        for (script, status, words) in [
+            ("echo trying >&2; echo vault: not logged in >&2; exit 2", 2, "vault: not logged in"),
+            (
+                "echo sk-secret-thing; printf 'denied:\\a sk-secret-thing\\r\\n \\n' >&2; exit 3",
+                3,
+                "denied: [hidden]",
+            ),
+            (
+                r#"echo '{"key": "sk-secret-thing"}'; echo no sk-secret-thing. here >&2; exit 3"#,
+                3,
+                "no [hidden]. here",
+            ),
+            ("head -c 300 /dev/zero | tr '\\0' x >&2; exit 1", 1, &format!("{long}…")),
+            // Nobody knows what the beginning of this line was.
+            ("head -c 100000 /dev/zero | tr '\\0' x >&2; exit 1", 1, ""),
+            ("exit 1", 1, ""),
+        ] {
+            let source = KeySource::Command(["sh", "-c", script].map(str::to_owned).into());
+            let failure = source.resolve().await.expect_err("no key");
+            let before = if words.is_empty() { "" } else { "; its standard error ends with: " };
+            let wanted = format!("it failed: exit status: {status}{before}{words}");
+            assert_eq!(failure.message, format!("there is no key: the command sh: {wanted}"));
+        }
+        let chatty = ["sh", "-c", "head -c 100000 /dev/zero >&2; echo sk-12345678"];
+        let source = KeySource::Command(chatty.map(str::to_owned).into());
+        let key = source.resolve().await.expect("a key").expect("a key");
+        assert_eq!(key.expose(), "sk-12345678");
     }
 }
