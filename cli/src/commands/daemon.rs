@@ -321,7 +321,10 @@ async fn status(context: &Context) -> Result<(), Error> {
         ));
         line(&format!("inbox     {}", count(daemon.inbox_size, "message")));
         if let Some(journal) = &daemon.journal {
-            let full = if journal.full { ", DISK FULL: nothing can be changed" } else { "" };
+            let full = match journal.full {
+                true => ", DISK FULL: only ending agents and deleting workspaces is done",
+                false => "",
+            };
             line(&format!(
                 "journal   event {}, checkpoint {}, {} since, {}{full}",
                 journal.durable_sequence,

@@ -26,6 +26,8 @@ use crate::model::{
 };
 use crate::workspace::Files;
 
+/// Bytes of what is written at the end of one agent, at most.
+const LONGEST_END: u64 = 4 << 10;
 /// Inputs that are decided before the batch goes to the journal.
 const MAX_BATCH: usize = 512;
 /// How long a turn that was asked to end may take before its session is closed: longer than a
@@ -374,6 +376,12 @@ impl Driver {
         }
     }
 
+    /// Whether the end of all agents fits into what the journal has left: no command that makes
+    /// room is longer, nor are many of them together.
+    fn has_kept_room(&self) -> bool {
+        self.journal.has_kept_room(self.core.state().agents().len() as u64 * LONGEST_END)
+    }
+
     fn submit(
         &mut self,
         command: Command,
@@ -381,8 +389,7 @@ impl Driver {
         told: Told,
         attend: Option<oneshot::Sender<Answer>>,
     ) {
-        let kept = command.makes_room() && self.journal.has_kept_room();
-        if self.journal.is_full() && !kept {
+        if self.journal.is_full() && !(command.makes_room() && self.has_kept_room()) {
             // Whoever asked may have gone.
             let _ = told.send(Err(Refusal::DiskFull));
             return;

@@ -15,8 +15,9 @@ use crate::journal::Disk;
 
 /// How long to wait before a full disk is tried again.
 const FULL_RETRY: Duration = Duration::from_secs(1);
-/// What has to be left in the segment for a record to be let in while the disk is full.
-const KEPT_ROOM: u64 = 64 << 10;
+/// What has to be left in the segment beside a record that is let in while the disk is full: some
+/// hundred short ones may be decided before the first of them is appended.
+const KEPT_ROOM: u64 = 256 << 10;
 /// Largest record that is committed at once, unless one entry alone is larger.
 const MAX_RECORD: usize = 16 << 20;
 
@@ -194,11 +195,12 @@ impl Journal {
         *self.shared.full.borrow()
     }
 
-    /// Whether what makes room on a full disk may still be appended: the segment that is being
-    /// filled was written when it was prepared, so what fits into it needs no space.
-    pub fn has_kept_room(&self) -> bool {
-        let room = self.shared.room.load(Ordering::Acquire);
-        self.queued_bytes() + KEPT_ROOM <= room
+    /// Whether a record of so many bytes may still be appended on a full disk: the segment that is
+    /// being filled was written when it was prepared, so what fits into it needs no space.
+    pub fn has_kept_room(&self, bytes: u64) -> bool {
+        // What is committed meanwhile leaves the queue after it has left the room.
+        let queued = self.queued_bytes();
+        queued + bytes + KEPT_ROOM <= self.shared.room.load(Ordering::Acquire)
     }
 
     /// Watches whether the disk is full.
@@ -304,8 +306,8 @@ fn commit_one(shared: &Shared, writer: &mut Writer, batch: &mut Pending) -> Resu
     }
     let segment = writer.segment();
     writer.commit(batch)?;
+    shared.filled(writer);
     if writer.segment() != segment {
-        shared.filled(writer);
         want(shared, writer.plan());
     }
     Ok(())

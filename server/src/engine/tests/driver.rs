@@ -15,7 +15,8 @@ use crate::engine::{
 };
 use crate::journal::{self, Disk, DiskFile, Fault, Journal, SimDisk, Writer};
 use crate::model::{
-    AgentId, Commit, Entry, Event, FailureClass, Json, Outcome, Rejection, Saved, SessionId, State,
+    AgentId, Commit, Entry, Event, FailureClass, Json, Outcome, Rejection, Request, Saved,
+    SessionId, State,
 };
 use crate::provider::{
     Capabilities, Failure, Health, Info, Instance, Objection, OutputKind, Prompt, Provider,
@@ -404,31 +405,44 @@ async fn a_full_disk_refuses_changes_until_there_is_space() {
 
 #[tokio::test]
 async fn what_makes_room_is_done_on_a_full_disk() {
-    let world = World::new(256 << 10);
-    world.handle.execute(create("hog"), None).await.unwrap();
-    world.slow.disk.set_capacity(Some(0));
-    for n in 0.. {
-        let name = format!("wide-{n}");
-        let Command::CreateAgent { agent, parent } = create(&name) else { unreachable!() };
-        let agent = NewAgent { instructions: "x".repeat(900).into(), ..agent };
-        let command = Command::CreateAgent { agent, parent };
-        match world.handle.execute(command, None).await {
-            Ok(_) => {}
-            Err(refusal) => {
-                assert_eq!(refusal, Refusal::DiskFull);
-                break;
-            }
-        }
+    let world = World::new(1 << 20);
+    for name in ["first", "hog"] {
+        world.handle.execute(create(name), None).await.unwrap();
     }
+    world.slow.disk.set_capacity(Some(0));
+    let long = Command::UpdateAgent {
+        agent: "hog".into(),
+        instructions: Some("x".repeat(900).into()),
+        role: None,
+        metadata: BTreeMap::new(),
+        budgets: Vec::new(),
+    };
+    let refusal = loop {
+        if let Err(refusal) = world.handle.execute(long.clone(), None).await {
+            break refusal;
+        }
+    };
+    assert_eq!(refusal, Refusal::DiskFull);
     assert!(world.journal.is_full());
     let refused = world.handle.execute(send("hog", "more"), None).await;
     assert_eq!(refused, Err(Refusal::DiskFull));
-    let gate = Command::Gate { agent: "hog".into() };
-    world.handle.execute(gate, None).await.unwrap();
-    let end = Command::Terminate { agent: "hog".into(), recursive: false };
+    let end = Command::Terminate { agent: "first".into(), recursive: false };
     world.handle.execute(end, None).await.unwrap();
     assert!(world.journal.is_full());
     assert_eq!(world.handle.feed().last(), world.journal.durable());
+    // That is refused before there is no room, and nothing waits for what may never come.
+    let gate = Command::Gate { agent: "hog".into() };
+    let mut gated = 0;
+    let refusal = loop {
+        // One that changes nothing is remembered by its key.
+        let request = Request { id: format!("gate-{gated}"), fingerprint: "f".into() };
+        match world.handle.execute(gate.clone(), Some(request)).await {
+            Ok(_) => gated += 1,
+            Err(refusal) => break refusal,
+        }
+    };
+    assert_eq!(refusal, Refusal::DiskFull);
+    assert!(gated > 100, "{gated}");
 }
 
 #[tokio::test]
