@@ -31,6 +31,8 @@ pub(super) struct Progress<A, Q> {
     said: Option<String>,
     /// Calls that started and did not end.
     tools: BTreeSet<String>,
+    /// Whether a turn was over while a call ran.
+    left_tools: bool,
     questions: BTreeMap<RequestId, Q>,
     /// Whether a line that is no message was told.
     strayed: bool,
@@ -45,6 +47,7 @@ impl<A, Q> Default for Progress<A, Q> {
             piece: None,
             said: None,
             tools: BTreeSet::new(),
+            left_tools: false,
             questions: BTreeMap::new(),
             strayed: false,
             line: 0,
@@ -108,6 +111,11 @@ impl<A, Q> Progress<A, Q> {
         self.push(Activity::Text { kind, text });
     }
 
+    /// Whether a piece of the answer is finished.
+    pub(super) fn has_said(&self) -> bool {
+        self.said.is_some()
+    }
+
     /// The provisional piece is finished as it is.
     pub(super) fn finish(&mut self) {
         if let Some((kind, text)) = self.piece.take() {
@@ -142,6 +150,11 @@ impl<A, Q> Progress<A, Q> {
     /// Whether a tool call started and did not end.
     pub(super) fn is_running(&self, id: &str) -> bool {
         self.tools.contains(id)
+    }
+
+    /// Whether a turn was over while a tool ran: what it began may go on in the process.
+    pub(super) fn left_tools(&self) -> bool {
+        self.left_tools
     }
 
     /// A tool ended.
@@ -203,6 +216,7 @@ impl<A, Q> Progress<A, Q> {
         for request in self.open_questions() {
             self.withdraw(&request);
         }
+        self.left_tools |= !self.tools.is_empty();
         for id in std::mem::take(&mut self.tools) {
             let output = "the turn was over before it ended".to_owned();
             self.push(Activity::ToolEnded { id, ok: false, output });

@@ -11,6 +11,7 @@
 
 mod background;
 mod cases;
+mod commands;
 mod goals;
 mod hostile;
 mod keys;

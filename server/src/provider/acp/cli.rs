@@ -194,10 +194,12 @@ impl Cli for Acp {
             // A key would be kept in the home, or in a login that is linked there, and used when it
             // is not given any more.
             let store = if config.has_key() { "ephemeral" } else { "file" };
-            // It keeps its variables in the home, too, and goes on by itself for a goal.
+            // It keeps its variables in the home, too, goes on by itself for a goal, and has agents
+            // of its own.
             let settings = format!(
                 "cli_auth_credentials_store = {store:?}\n\n\
-                 [features]\ngoals = false\nshell_snapshot = false\n"
+                 [features]\ngoals = false\nshell_snapshot = false\n\n\
+                 [agents]\nmax_depth = 0\n"
             );
             command.files.push((".codex/config.toml".to_owned(), settings));
         }
@@ -425,7 +427,7 @@ impl Dialogue for Talk {
     }
 
     fn is_ready(&self) -> bool {
-        self.is_open
+        self.is_open && !self.client.left_tools()
     }
 
     fn quiet(&self) -> Option<Duration> {

@@ -114,6 +114,11 @@ impl Client {
         !self.unsettled
     }
 
+    /// Whether a tool may go on though its turn is over.
+    pub fn left_tools(&self) -> bool {
+        self.turn.left_tools()
+    }
+
     /// Takes what comes from now on as output.
     pub fn settle(&mut self) {
         self.unsettled = false;

@@ -191,7 +191,8 @@ pub(super) trait Dialogue: Send + Sync {
     fn answer(&mut self, request: &RequestId, decision: &Decision) -> Option<String>;
     /// What a dialogue of the same session is to know later. Null if there is nothing.
     fn kept(&self) -> Value;
-    /// Whether the process can take a turn. One that failed before is of no use.
+    /// Whether the process can take another turn. One that failed before is of no use, and one in
+    /// which something of a turn goes on that is over ends with that turn.
     fn is_ready(&self) -> bool {
         true
     }

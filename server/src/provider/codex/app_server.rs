@@ -150,6 +150,11 @@ impl Client {
         self.is_broken
     }
 
+    /// Whether a command may go on though its turn is over, as those do that it runs beside.
+    pub fn left_tools(&self) -> bool {
+        self.turn.left_tools()
+    }
+
     /// What was counted so far, to be kept with the thread.
     pub fn totals(&self) -> Totals {
         self.totals

@@ -144,6 +144,8 @@ impl Cli for Codex {
         // With a goal it begins turns that nobody asked for. `--disable` of what a version does not
         // know ends it; such a setting it only warns of.
         args.extend(setting("features.goals", false));
+        // Its own agents have no turn that could be told, counted and ended.
+        args.extend(setting("agents.max_depth", 0));
         // With it the variables of its shell, the key too, would be written into its home.
         args.extend(setting("features.shell_snapshot", false));
         if config.has_key() || config.base_url.is_some() {
@@ -306,7 +308,7 @@ impl Dialogue for Talk {
     }
 
     fn is_ready(&self) -> bool {
-        self.client.thread().is_some() && !self.client.is_broken()
+        self.client.thread().is_some() && !self.client.is_broken() && !self.client.left_tools()
     }
 
     fn answer(&mut self, request: &RequestId, decision: &Decision) -> Option<String> {
@@ -413,7 +415,9 @@ mod tests {
             );
             let args = args(&own);
             let place = |word: &str| args.iter().position(|arg| arg == word).unwrap();
-            for off in ["features.goals=false", "features.shell_snapshot=false"] {
+            for off in
+                ["features.goals=false", "features.shell_snapshot=false", "agents.max_depth=0"]
+            {
                 assert_eq!(args[place(off) - 1], "-c", "{args:?}");
                 assert!(place(off) < place(transport), "{args:?}");
             }

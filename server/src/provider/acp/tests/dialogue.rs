@@ -102,7 +102,8 @@ fn codex_keeps_no_key_in_its_home_and_finds_a_login_there() {
     let store = |store: &str| {
         let settings = format!(
             "cli_auth_credentials_store = \"{store}\"\n\n\
-             [features]\ngoals = false\nshell_snapshot = false\n"
+             [features]\ngoals = false\nshell_snapshot = false\n\n\
+             [agents]\nmax_depth = 0\n"
         );
         vec![(".codex/config.toml".to_owned(), settings)]
     };
