@@ -60,10 +60,12 @@ const RULE: &str = ".cursor/substrat.mdc";
 /// depends on it.
 pub(super) const WRITE_RULE: &str = r#"
 rule=.cursor/rules/substrat.mdc
+new=$rule.$$
 if ! {
-    mkdir -p .cursor/rules && rm -f "$rule.new" &&
-    cp "$HOME/.cursor/substrat.mdc" "$rule.new" && mv -f "$rule.new" "$rule"
+    mkdir -p .cursor/rules && rm -f "$new" &&
+    cp "$HOME/.cursor/substrat.mdc" "$new" && mv -fT "$new" "$rule"
 }; then
+    rm -f "$new"
     echo "the instructions are not a rule: $rule could not be written" >&2
 fi
 "#;

@@ -115,10 +115,11 @@ impl Stream {
         if said.ends_with(self.turn.provisional()) && !self.turn.provisional().is_empty() {
             // Of all that the turn said, the end.
             self.turn.finish();
-        } else if has("model_call_id") {
+        } else if has("model_call_id") || !self.turn.has_said() {
             self.turn.text(OutputKind::Text, said);
         } else {
             // What the turn said, in pieces that are finished already.
+            self.turn.finish();
             self.turn.alive();
         }
     }
@@ -151,6 +152,11 @@ impl Stream {
         if result["is_error"] == false && text(result, "subtype") == "success" {
             self.words.clear();
             // Its result is all that the turn said; the answer is what it said last.
+            self.turn.finish();
+            let alone = !self.turn.has_said() && !said.is_empty();
+            if alone {
+                self.turn.text(OutputKind::Text, said.to_owned());
+            }
             return self.turn.complete(None);
         }
         self.complained(said);

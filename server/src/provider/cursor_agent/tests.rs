@@ -118,6 +118,35 @@ fn a_result_says_whether_the_turn_went_well() {
 }
 
 #[test]
+fn an_answer_that_is_not_streamed_is_the_answer() {
+    let said = |text: &str| json!({"message": {"content": [{"type": "text", "text": text}]}});
+    let whole = |text: &str| {
+        let mut event = said(text);
+        event["type"] = "assistant".into();
+        event
+    };
+    let piece = |text: &str| {
+        let mut event = whole(text);
+        event["timestamp_ms"] = 1.into();
+        event
+    };
+    let good = |all: &str| json!({"type": "result", "subtype": "success", "is_error": false, "result": all});
+    let answer = |lines: &[Value]| match read(lines).pop() {
+        Some(Event::Over(TurnOver::Completed { response })) => response,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(answer(&[whole("all of it"), good("all of it")]), "all of it");
+    assert_eq!(answer(&[good("all of it")]), "all of it");
+    assert_eq!(answer(&[piece("al"), whole("all of it"), good("all of it")]), "all of it");
+    assert_eq!(answer(&[piece("al"), piece("l"), whole("all"), good("all")]), "all");
+    assert_eq!(answer(&[piece("all"), good("all")]), "all");
+    let mut flushed = piece("first ");
+    flushed["model_call_id"] = "m".into();
+    let two = [flushed, piece("second"), whole("first second"), good("first second")];
+    assert_eq!(answer(&two), "second");
+}
+
+#[test]
 fn tools_are_read_in_each_of_their_shapes() {
     let ended = |call: Value| {
         let events = read(&[
@@ -212,9 +241,7 @@ fn a_chat_is_made_whether_or_not_something_interprets_the_program() {
     let rules = folder.path().join(".cursor/rules");
     std::fs::create_dir_all(&rules).unwrap();
     std::fs::write(folder.path().join(".cursor/substrat.mdc"), "be good").unwrap();
-    for name in ["substrat.mdc", "substrat.mdc.new"] {
-        std::os::unix::fs::symlink(&program, rules.join(name)).unwrap();
-    }
+    std::os::unix::fs::symlink(&program, rules.join("substrat.mdc")).unwrap();
     let with_rule = |script| format!("{WRITE_RULE}{script}");
     for (script, chat) in [
         (NEW_CHAT.to_owned(), "--resume new "),
@@ -241,4 +268,14 @@ fn a_chat_is_made_whether_or_not_something_interprets_the_program() {
     assert!(rule.symlink_metadata().unwrap().is_file());
     assert_eq!(std::fs::read_to_string(rule).unwrap(), "be good");
     assert_eq!(std::fs::read_to_string(program).unwrap(), text);
+    // A folder there is no rule, which is said.
+    let place = rules.join("substrat.mdc");
+    std::fs::remove_file(&place).unwrap();
+    std::fs::create_dir(&place).unwrap();
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", &with_rule(""), "sh"]).env("HOME", folder.path());
+    let said = command.current_dir(folder.path()).output().unwrap();
+    assert!(String::from_utf8_lossy(&said.stderr).contains("could not be written"));
+    assert_eq!(std::fs::read_dir(&rules).unwrap().count(), 1);
+    assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0);
 }
