@@ -38,3 +38,19 @@ async fn links_are_seen_at_their_place_and_read_only_ones_are_only_read() {
     assert_eq!(fs::read_to_string(work.join("new")).unwrap(), "x\n");
     assert_eq!(fs::read_to_string(docs.join("page")).unwrap(), "of the host");
 }
+
+#[tokio::test]
+async fn what_may_pass_lets_no_process_out_of_its_sandbox() {
+    let bench = Bench::new(SandboxPolicy::Preferred);
+    let records = bench.folder.path().join("home/run/processes");
+    fs::remove_dir(&records).unwrap();
+    let refused = bench.launcher.start(bench.shell(bench.world(&[]), "true")).await;
+    let refused = refused.map(drop).unwrap_err();
+    assert!(refused.to_string().contains("recording the process"), "{refused}");
+    let report = bench.launcher.report();
+    assert!(report.may_pass && !report.in_force, "{report:?}");
+    assert!(bench.launcher.confines().await);
+    fs::create_dir(&records).unwrap();
+    let ran = bench.run(bench.shell(bench.world(&[]), "pwd")).await;
+    assert_eq!((ran.exit, ran.stdout.as_str()), (Exit::Code(0), "/workspace\n"), "{ran:?}");
+}

@@ -24,6 +24,8 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::Flaw;
+
 /// Longest line, in bytes.
 const MAX_LINE: usize = 4 << 20;
 /// Most file descriptors beside one piece.
@@ -73,7 +75,7 @@ pub(super) enum Fault {
     /// Its surroundings.
     Setup,
     /// The program: it is not there, or cannot be run.
-    Program,
+    Program(Flaw),
     /// The folder that it was to run in: it is not there, or cannot be entered.
     Folder,
 }

@@ -61,8 +61,11 @@ impl Records {
     pub(super) fn add(&self, pid: Pid, whose: Whose) -> io::Result<Record> {
         let started = start_time(pid)?;
         let path = self.folder.join(format!("{}-{started}", pid.as_raw_nonzero()));
-        std::fs::write(&path, format!("{}\n{}", boot_id(), serde_json::to_string(&whose)?))?;
-        Ok(Record { path })
+        // Made before it is written: what could not be written whole is removed.
+        let record = Record { path };
+        let text = format!("{}\n{}", boot_id(), serde_json::to_string(&whose)?);
+        std::fs::write(&record.path, text)?;
+        Ok(record)
     }
 
     /// Ends what is recorded and still runs. Returns all that is recorded.

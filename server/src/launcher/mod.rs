@@ -46,7 +46,7 @@ use self::control::Setup;
 use self::egress::Endpoint;
 pub use self::ends::Ends;
 use self::ends::pipes;
-pub use self::error::{Error, Unavailable};
+pub use self::error::{Error, Flaw, Unavailable};
 pub use self::family::spawn;
 pub use self::leftovers::boot_id;
 use self::leftovers::{Records, Whose};
@@ -241,7 +241,10 @@ impl Launcher {
             (_, Some(Ok(found))) => {
                 SandboxReport { in_force: true, bubblewrap: found.version.clone(), ..report }
             }
-            (_, Some(Err(no))) => SandboxReport { reason: no.to_string(), ..report },
+            (_, Some(Err(no))) => {
+                let may_pass = !no.is_lasting();
+                SandboxReport { reason: no.to_string(), may_pass, ..report }
+            }
             (_, None) => SandboxReport { reason: "not looked for yet".to_owned(), ..report },
         }
     }
@@ -265,7 +268,8 @@ impl Launcher {
 
     /// Limits as they are in force in a workspace that names these, and how, a line each.
     pub fn limits_in_force(&self, named: Limits) -> Vec<String> {
-        let failed = || self.known().as_ref().is_some_and(|known| known.found.is_err());
+        let lacks = |known: &Known| known.found.as_ref().is_err_and(Unavailable::is_lasting);
+        let failed = || self.known().as_ref().is_some_and(lacks);
         let sandboxed = match self.inner.settings.policy {
             SandboxPolicy::Required => true,
             SandboxPolicy::Preferred => !failed(),
@@ -298,7 +302,7 @@ impl Launcher {
     pub async fn confines(&self) -> bool {
         match self.inner.settings.policy {
             SandboxPolicy::Off => false,
-            SandboxPolicy::Preferred => self.ready().await.is_ok(),
+            SandboxPolicy::Preferred => !self.ready().await.is_err_and(|no| no.is_lasting()),
             SandboxPolicy::Required => true,
         }
     }
@@ -326,9 +330,11 @@ impl Launcher {
         }
         let inner = self.inner.clone();
         let looked = tokio::task::spawn_blocking(move || {
+            // First: a disk that is full does not hide that there is none.
+            let bubblewrap = probe::find()?;
             let system = System::look(&inner.etc, &inner.settings.system_paths);
-            let system = system.map_err(|error| Unavailable::Broken(error.to_string()))?;
-            Ok((probe::find()?, system))
+            let system = system.map_err(|error| Unavailable::write(&error))?;
+            Ok((bubblewrap, system))
         });
         let (bubblewrap, system) =
             looked.await.map_err(|error| Unavailable::Broken(error.to_string()))??;
@@ -360,7 +366,10 @@ impl Launcher {
             SandboxPolicy::Off => (None, Some("sandbox.policy is \"off\"".to_owned())),
             policy => match (self.ready().await, policy) {
                 (Ok(ready), _) => (Some(ready), None),
-                (Err(no), SandboxPolicy::Preferred) => (None, Some(no.to_string())),
+                (Err(no), SandboxPolicy::Preferred) if no.is_lasting() => {
+                    (None, Some(no.to_string()))
+                }
+                (Err(Unavailable::DiskFull), _) => return Err(Error::DiskFull),
                 (Err(no), _) => return Err(Error::Unavailable(no)),
             },
         };

@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -23,7 +24,7 @@ use super::control::Setup;
 use super::leftovers::{Records, Whose};
 use super::outer::Outer;
 use super::process::Waiting;
-use super::{Error, Exit, probe};
+use super::{Error, Exit, Unavailable, probe};
 use crate::workspace::SandboxPolicy;
 use crate::workspace::git::{Command, Output, Run, RunError};
 
@@ -40,8 +41,10 @@ pub(super) struct Outside {
     /// The user's: what they make in a repository is the user's own.
     umask: Mode,
     policy: SandboxPolicy,
-    /// What keeps them from writing elsewhere, once that was looked for; none where it cannot.
-    keeper: OnceCell<Option<PathBuf>>,
+    /// What keeps them from writing elsewhere, once it was found: until then each looks again.
+    keeper: OnceCell<PathBuf>,
+    /// Whether it was told that nothing does.
+    is_told: AtomicBool,
     stopping: CancellationToken,
     running: TaskTracker,
 }
@@ -53,32 +56,50 @@ impl Outside {
         umask: Mode,
         policy: SandboxPolicy,
     ) -> Self {
-        let keeper = OnceCell::new();
+        let (keeper, is_told) = (OnceCell::new(), AtomicBool::new(false));
         let (stopping, running) = (CancellationToken::new(), TaskTracker::new());
-        Self { records, program, umask, policy, keeper, stopping, running }
+        Self { records, program, umask, policy, keeper, is_told, stopping, running }
     }
 
-    /// A command that can write in its own folders alone, where bubblewrap can be used.
+    /// A command that can write in its own folders alone, or as it is where the policy lets it.
     async fn kept(&self, command: &Command) -> Result<Command, RunError> {
         let program = find(command).ok_or(RunError::Missing)?;
-        let keeper = self.keeper.get_or_init(|| self.look(command)).await;
-        let Some(keeper) = keeper else { return Ok(command.clone()) };
-        Ok(behind(keeper, &program, command))
+        if self.policy == SandboxPolicy::Off {
+            return Ok(command.clone());
+        }
+        match self.keeper.get_or_try_init(|| self.look(command)).await {
+            Ok(keeper) => Ok(behind(keeper, &program, command)),
+            Err(no) if may_run_bare(self.policy, &no) => {
+                if !self.is_told.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(%no, "git is not kept from writing elsewhere");
+                }
+                Ok(command.clone())
+            }
+            Err(Unavailable::DiskFull) => Err(RunError::DiskFull),
+            Err(no) => Err(RunError::Unkept(no.to_string())),
+        }
     }
 
-    async fn look(&self, command: &Command) -> Option<PathBuf> {
-        if self.policy == SandboxPolicy::Off {
-            return None;
-        }
-        let found = probe::find().ok()?.path;
-        let program = find(&Command { program: "true".into(), ..command.clone() })?;
+    async fn look(&self, command: &Command) -> Result<PathBuf, Unavailable> {
+        let found = probe::find()?;
+        let program = find(&Command { program: "true".into(), ..command.clone() });
+        let missing = || Unavailable::Broken("there is no program \"true\" to try it".to_owned());
+        let program = program.ok_or_else(missing)?;
         let trial = Command { args: Vec::new(), writes: Vec::new(), ..command.clone() };
-        let tried = self.to_its_end(&behind(&found, &program, &trial)).await;
-        let works = matches!(&tried, Ok(Some(output)) if output.code == Some(0));
-        if !works {
-            tracing::warn!(?tried, "git is not kept from writing elsewhere");
+        match self.to_its_end(&behind(&found.path, &program, &trial)).await {
+            Ok(Some(Output { code: Some(0), .. })) => Ok(found.path),
+            Ok(Some(Output { stderr, .. })) if stderr.trim_ascii().is_empty() => {
+                Err(Unavailable::Broken("a trial run ended without a word".to_owned()))
+            }
+            Ok(Some(Output { stderr, .. })) => {
+                let said = String::from_utf8_lossy(stderr.trim_ascii()).into_owned();
+                Err(probe::explain_said(&found, said))
+            }
+            // Nobody is told.
+            Ok(None) => Err(Unavailable::Broken("the daemon stops".to_owned())),
+            Err(RunError::DiskFull) => Err(Unavailable::DiskFull),
+            Err(error) => Err(Unavailable::Broken(error.to_string())),
         }
-        works.then_some(found)
     }
 
     /// None if it is cut off since the daemon stops.
@@ -155,6 +176,15 @@ impl Run for Outside {
     }
 }
 
+/// Whether git runs although nothing keeps it from writing elsewhere.
+fn may_run_bare(policy: SandboxPolicy, no: &Unavailable) -> bool {
+    match policy {
+        SandboxPolicy::Off => true,
+        SandboxPolicy::Preferred => no.is_lasting(),
+        SandboxPolicy::Required => false,
+    }
+}
+
 /// Where the program of a command lies.
 fn find(command: &Command) -> Option<PathBuf> {
     let path = command.env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path)?;
@@ -200,7 +230,8 @@ fn text(word: &OsStr) -> Result<String, RunError> {
 
 fn failed(error: Error) -> RunError {
     match error {
-        Error::Command { .. } => RunError::Missing,
+        Error::Command { flaw: super::Flaw::Missing, .. } => RunError::Missing,
+        Error::DiskFull => RunError::DiskFull,
         error => RunError::Io(io::Error::other(error)),
     }
 }
@@ -212,4 +243,20 @@ async fn bounded(mut from: impl AsyncRead + Unpin, most: usize) -> (Vec<u8>, boo
     let _ = (&mut from).take(most as u64).read_to_end(&mut kept).await;
     let dropped = tokio::io::copy(&mut from, &mut tokio::io::sink()).await.unwrap_or_default();
     (kept, dropped > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn git_is_let_out_only_where_the_policy_says_so_and_the_reason_stays() {
+        let (lasting, passing) = (Unavailable::NotInstalled, Unavailable::Broken("why".to_owned()));
+        let of = |policy| (may_run_bare(policy, &lasting), may_run_bare(policy, &passing));
+        assert_eq!(of(SandboxPolicy::Off), (true, true));
+        assert_eq!(of(SandboxPolicy::Preferred), (true, false));
+        assert_eq!(of(SandboxPolicy::Required), (false, false));
+        assert!(!may_run_bare(SandboxPolicy::Preferred, &Unavailable::DiskFull));
+        assert!(matches!(failed(Error::DiskFull), RunError::DiskFull));
+    }
 }

@@ -7,6 +7,21 @@ use std::process::Stdio;
 
 use super::{Error, Unavailable, family};
 
+/// What bubblewrap says where it may make no namespaces.
+const DENIED: [&str; 4] =
+    ["No permissions to create", "Creating new namespace failed", "uid map", "setting up"];
+/// What it says of steps in its namespaces, which a container or security module can forbid.
+const MOUNTS: [&str; 4] =
+    ["RTM_NEWADDR", "pivot_root", "Can't mount proc", "Failed to make / slave"];
+const FORBIDDEN: [&str; 2] = ["Operation not permitted", "Permission denied"];
+/// What the system says where the machine is out of something for now.
+const PASSING: [&str; 4] = [
+    "Resource temporarily unavailable",
+    "Cannot allocate memory",
+    "Too many open files",
+    "Interrupted system call",
+];
+
 /// A bubblewrap that is installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bubblewrap {
@@ -41,14 +56,30 @@ fn version(path: &Path) -> String {
 
 /// Why a trial run failed, and what mends that.
 pub(super) fn explain(bubblewrap: &Bubblewrap, error: &Error) -> Unavailable {
-    let text = error.to_string();
+    match error {
+        Error::DiskFull => Unavailable::DiskFull,
+        error => explain_text(bubblewrap, error.to_string(), namespaces),
+    }
+}
+
+/// The same by what bubblewrap said.
+pub(super) fn explain_said(bubblewrap: &Bubblewrap, said: String) -> Unavailable {
+    explain_text(bubblewrap, said, namespaces)
+}
+
+/// `switch` says what forbids namespaces.
+fn explain_text(
+    bubblewrap: &Bubblewrap,
+    text: String,
+    switch: fn() -> &'static str,
+) -> Unavailable {
     if text.contains("Unknown option") {
         return Unavailable::TooOld { path: bubblewrap.path.display().to_string() };
     }
-    let denied =
-        ["No permissions to create", "Creating new namespace failed", "uid map", "setting up"];
-    if denied.iter().any(|sign| text.contains(sign)) {
-        return Unavailable::Namespaces(namespaces());
+    let has = |signs: &[&str]| signs.iter().any(|sign| text.contains(sign));
+    let is_denied = has(&DENIED) || has(&MOUNTS) && has(&FORBIDDEN);
+    if is_denied && !has(&PASSING) {
+        return Unavailable::Namespaces(switch());
     }
     Unavailable::Broken(text)
 }
@@ -71,4 +102,36 @@ fn namespaces() -> &'static str {
     }
     "a container or security module forbids them; in a container, run it with a profile that \
      allows unshare and mount"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_stays_lets_processes_out() {
+        let bubblewrap = Bubblewrap { path: "/usr/bin/bwrap".into(), version: String::new() };
+        let of = |text: &str| explain_text(&bubblewrap, text.to_owned(), || "why");
+        for lasting in [
+            "bwrap: No permissions to create new namespace, likely because of a switch",
+            "bwrap: setting up uid map: Permission denied",
+            "bwrap: loopback: Failed RTM_NEWADDR: Operation not permitted",
+            "bwrap: Can't mount proc on /newroot/proc: Operation not permitted",
+        ] {
+            assert_eq!(of(lasting), Unavailable::Namespaces("why"), "{lasting}");
+        }
+        assert!(of("bwrap: Unknown option --size").is_lasting());
+        for passing in [
+            "bwrap: Creating new namespace failed: Resource temporarily unavailable",
+            "bwrap: Creating new namespace failed: Cannot allocate memory",
+            "the sandbox could not be made: recording the process: Permission denied",
+            "the sandbox could not be made: starting it: Too many open files (os error 24)",
+            "the sandbox could not be made: making it: it ended without a word",
+        ] {
+            assert_eq!(of(passing), Unavailable::Broken(passing.to_owned()));
+            assert!(!of(passing).is_lasting());
+        }
+        assert_eq!(explain(&bubblewrap, &Error::DiskFull), Unavailable::DiskFull);
+        assert!(!Unavailable::DiskFull.is_lasting());
+    }
 }

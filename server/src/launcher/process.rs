@@ -13,7 +13,6 @@ use tokio::net::UnixStream;
 use tokio::process::Child;
 use tokio::sync::mpsc;
 
-use super::Error;
 use super::bounds::{self, Bound, Bounds, Watched};
 use super::control::{Fault, Incoming, Setup, Signal, Told, send};
 use super::egress::{Egress, Endpoint, Refusal};
@@ -21,6 +20,7 @@ use super::family;
 use super::leftovers::{self, Record, Records, Whose};
 use super::limits::{self, Hit};
 use super::shell;
+use super::{Error, Flaw};
 
 /// How long a launch may take until its command runs.
 const START: Duration = Duration::from_secs(30);
@@ -104,7 +104,7 @@ impl Waiting {
         };
         let lost = |error: rustix::io::Errno| Error::step("finding the process")(error.into());
         let init = pidfd_open(pid, PidfdFlags::empty()).map_err(lost)?;
-        let record = records.add(pid, whose).map_err(Error::step("recording the process"))?;
+        let record = records.add(pid, whose).map_err(Error::write("recording the process"))?;
         Ok(Self { control, incoming, init, pid, child, record })
     }
 
@@ -124,9 +124,13 @@ impl Waiting {
             Ok(Ok(Some(Told::Ready))) => {}
             Ok(Ok(Some(Told::Failed { step, error: problem, fault }))) => {
                 return Err(match (fault, setup.argv.first()) {
-                    (Fault::Program | Fault::Folder, Some(program)) => {
-                        let (program, of_folder) = (program.clone(), fault == Fault::Folder);
-                        Error::Command { program, problem, of_folder }
+                    (Fault::Program(flaw), Some(program)) => {
+                        let program = program.clone();
+                        Error::Command { program, problem, of_folder: false, flaw }
+                    }
+                    (Fault::Folder, Some(program)) => {
+                        let (program, flaw) = (program.clone(), Flaw::Missing);
+                        Error::Command { program, problem, of_folder: true, flaw }
                     }
                     _ => Error::Setup { step, problem },
                 });

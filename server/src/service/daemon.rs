@@ -38,7 +38,12 @@ fn sandbox(report: &SandboxReport) -> v1::Sandbox {
         }
         .into(),
         in_force: report.in_force,
-        reason: report.reason.clone(),
+        reason: match (report.policy, report.may_pass) {
+            (SandboxPolicy::Preferred, true) => {
+                format!("no process is started for now: {}", report.reason)
+            }
+            _ => report.reason.clone(),
+        },
         bubblewrap_version: report.bubblewrap.clone(),
         limits: report.limits.clone(),
     }

@@ -57,6 +57,7 @@ impl Confinement {
 
 fn status(report: &SandboxReport) -> v1::SandboxStatus {
     let state = match (report.policy, report.in_force) {
+        (SandboxPolicy::Preferred, false) if report.may_pass => v1::SandboxState::Unavailable,
         (SandboxPolicy::Off, _) | (SandboxPolicy::Preferred, false) => v1::SandboxState::Off,
         (SandboxPolicy::Required, false) => v1::SandboxState::Unavailable,
         (SandboxPolicy::Required | SandboxPolicy::Preferred, true) => v1::SandboxState::InForce,
@@ -81,6 +82,9 @@ mod tests {
         assert_eq!(told(SandboxPolicy::Required, false), v1::SandboxState::Unavailable);
         assert_eq!(told(SandboxPolicy::Preferred, false), v1::SandboxState::Off);
         assert_eq!(told(SandboxPolicy::Off, false), v1::SandboxState::Off);
+        let policy = SandboxPolicy::Preferred;
+        let passing = status(&SandboxReport { policy, may_pass: true, ..Default::default() });
+        assert_eq!(passing.state(), v1::SandboxState::Unavailable);
     }
 
     #[test]

@@ -339,8 +339,26 @@ pub(super) fn unanswered(agent: &str, answer: &Answer) -> Status {
 
 /// What git has against a worktree.
 pub(super) fn git_failed(error: &git::Error) -> Status {
-    let hint = "mend that in the repository, or choose another repository or branch";
-    status(Code::FailedPrecondition, Reason::GitFailed, error.to_string(), hint)
+    let (code, reason, hint) = match error {
+        git::Error::Run { error: git::RunError::DiskFull, .. } => (
+            Code::ResourceExhausted,
+            Reason::DiskFull,
+            "make room there, then try it again; a workspace can also be deleted with --force, \
+             which loses what is in no commit",
+        ),
+        git::Error::Run { error: git::RunError::Unkept(_), .. } => (
+            Code::FailedPrecondition,
+            Reason::SandboxUnavailable,
+            "mend that and try it again, or set sandbox.policy to \"off\" and let git and agents \
+             out",
+        ),
+        _ => (
+            Code::FailedPrecondition,
+            Reason::GitFailed,
+            "mend that in the repository, or choose another repository or branch",
+        ),
+    };
+    status(code, reason, error.to_string(), hint)
 }
 
 /// What would be lost with a worktree.
@@ -370,6 +388,7 @@ pub(super) fn bug(panic: &tokio::task::JoinError) -> Status {
 pub(super) fn not_launched(error: &launcher::Error) -> Status {
     use launcher::Error;
     let (code, reason) = match error {
+        Error::DiskFull => (Code::ResourceExhausted, Reason::DiskFull),
         Error::Unavailable(_) => (Code::FailedPrecondition, Reason::SandboxUnavailable),
         Error::Mount { .. } | Error::TooManyMounts { .. } => {
             (Code::FailedPrecondition, Reason::MountFailed)

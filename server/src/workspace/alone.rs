@@ -1,9 +1,11 @@
 //! One at a time, for each of many: who removes a workspace keeps only those waiting that concern
 //! the same repository or the same folder.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use crate::model::WorkspaceId;
 
 /// A lock for each name in use. Clones are the same locks.
 #[derive(Debug, Clone, Default)]
@@ -11,6 +13,27 @@ pub(super) struct Locks {
     all: Arc<Mutex<BTreeMap<String, Arc<Mutex<()>>>>>,
     /// Told when nobody does anything.
     idle: Arc<Condvar>,
+}
+
+/// What was left behind by the last removals, for who comes to the same one later. Clones are the
+/// same.
+#[derive(Debug, Clone, Default)]
+pub(super) struct LeftBehind(Arc<Mutex<VecDeque<(WorkspaceId, String)>>>);
+
+impl LeftBehind {
+    /// How many are known.
+    const KNOWN: usize = 64;
+
+    /// What a removal left, by this one or by one before.
+    pub(super) fn told(&self, id: WorkspaceId, left: Option<String>) -> Option<String> {
+        // Nothing under this lock can be left half done by a panic.
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(left) = &left {
+            known.truncate(Self::KNOWN - 1);
+            known.push_front((id, left.clone()));
+        }
+        left.or_else(|| known.iter().find(|(of, _)| *of == id).map(|(_, left)| left.clone()))
+    }
 }
 
 /// A lock that is in use, or waited for.
@@ -60,6 +83,20 @@ mod tests {
     use std::sync::Barrier;
 
     use super::*;
+
+    #[test]
+    fn what_a_removal_left_is_told_to_who_comes_later() {
+        let (behind, id) = (LeftBehind::default(), WorkspaceId::from_u128);
+        assert_eq!(behind.told(id(1), None), None);
+        let left = Some("a worktree".to_owned());
+        assert_eq!(behind.told(id(1), left.clone()), left);
+        assert_eq!(behind.told(id(1), None), left);
+        for other in 2..=65 {
+            behind.told(id(other), left.clone());
+        }
+        assert_eq!(behind.told(id(1), None), None, "it is bounded");
+        assert_eq!(behind.told(id(65), None), left);
+    }
 
     #[test]
     fn other_names_do_not_wait() {

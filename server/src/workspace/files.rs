@@ -14,7 +14,7 @@ use rustix::fs::{
 use rustix::path::Arg;
 use rustix::process::geteuid;
 
-use super::alone::Locks;
+use super::alone::{LeftBehind, Locks};
 use super::git::{Nobody, Run};
 use super::room::{Boundless, Room};
 use super::{Error, kernel};
@@ -38,6 +38,7 @@ pub struct Files {
     pub(super) room: Arc<dyn Room>,
     /// Held while a workspace is made or removed.
     pub(super) alone: Locks,
+    pub(super) left_behind: LeftBehind,
 }
 
 impl Files {
@@ -46,7 +47,7 @@ impl Files {
     pub fn new(root: impl Into<PathBuf>, home: impl Into<PathBuf>) -> Self {
         let (git, room) = (Arc::new(Nobody), Arc::new(Boundless));
         let (root, home, alone) = (root.into(), home.into(), Locks::default());
-        Self { root, home, socket: None, git, room, alone }
+        Self { root, home, socket: None, git, room, alone, left_behind: LeftBehind::default() }
     }
 
     /// The same, with somebody to run git.
@@ -209,8 +210,7 @@ impl Files {
             // It had no symbolic links when it was linked; who put one there leads elsewhere.
             Source::Host(top) => openat(CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
                 .map_err(io::Error::from)
-                .and_then(|root| enter_all(root, top))
-                .and_then(|folder| reopened(folder, mount.access)),
+                .and_then(|root| enter_all(root, top)),
             Source::Workspaces(root) if writable && (is_root || is_whole(root)) => {
                 self.make_root(root)
             }
@@ -253,15 +253,6 @@ fn let_in(dir: &OwnedFd, needed: Mode) -> io::Result<()> {
         let _ = chmod(format!("/proc/self/fd/{}", dir.as_raw_fd()), mode | Mode::RWXU);
     }
     Ok(())
-}
-
-/// Opens a folder of the host again, if an agent can have shut it: one that it may write. One that
-/// only keeps its owner from writing is left so.
-pub(super) fn reopened(folder: OwnedFd, access: Access) -> io::Result<OwnedFd> {
-    if access == Access::ReadWrite {
-        let_in(&folder, Mode::RUSR | Mode::XUSR)?;
-    }
-    Ok(folder)
 }
 
 /// Opens a folder to remove what is in it.

@@ -7,7 +7,7 @@ use std::path::{Component, Path};
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, mkdirat, openat};
 
 use super::Files;
-use super::files::{enter, is_whole, reopened};
+use super::files::{enter, is_whole};
 use super::{kernel, places};
 use crate::model::{Access, LinkPlace, Mount, Short, Source, World, covers};
 
@@ -80,7 +80,7 @@ impl Files {
                     return Err(io::Error::other(problem));
                 }
                 match kernel::shown_by(Path::new(path))? {
-                    None => reopened(open, mount.access),
+                    None => Ok(open),
                     Some(at) => {
                         let shown = format!("it shows a filesystem of the kernel, at {at:?}");
                         Err(io::Error::other(shown))

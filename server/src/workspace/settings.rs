@@ -36,6 +36,8 @@ pub struct SandboxReport {
     pub in_force: bool,
     /// Why they are not; empty if they are.
     pub reason: String,
+    /// Whether that may pass by itself: no process is started meanwhile, whatever the policy.
+    pub may_pass: bool,
     /// Version of bubblewrap; empty where it was not found or not looked for.
     pub bubblewrap: String,
     /// How limits are enforced, in words.

@@ -315,7 +315,7 @@ impl Files {
             let is_known = self.worktree_root(root).is_ok_and(|at| is_known(git, &at));
             // What both lost was removed, or is for nobody to remove.
             if !self.is_there(root) && !is_known {
-                return self.remove_moved(id).map(|()| None);
+                return self.remove_moved(id).map(|()| self.left_behind.told(id, None));
             }
             if let Err(error) = self.mark_removal(git, root) {
                 tracing::warn!(root, %error, "what is cut off now stays");
@@ -337,6 +337,7 @@ impl Files {
                 }
             };
             self.move_away(id, root)?;
+            let left = self.left_behind.told(id, left);
             self.remove_moved(id).map(|()| left)
         })
     }

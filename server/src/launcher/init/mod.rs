@@ -19,13 +19,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::sys::signal::SigSet;
 use rustix::fs::{Access, CWD, FileType, Mode, OFlags, ResolveFlags, access, fstat, open, openat2};
+use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, move_mount};
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, getpgrp, kill_process_group};
 
 use super::bubblewrap::WORKSPACE;
 use super::control::{Fault, Incoming, Setup, Signal, Told, send};
 use super::limits::Rlimits;
-use super::terminal;
+use super::{Flaw, terminal};
 use crate::model::Short;
 
 /// Port of the loopback inside of a sandbox at which the daemon's proxy is reached.
@@ -162,17 +163,31 @@ fn start(socket: &OwnedFd, setup: &Setup, stdio: Vec<OwnedFd>) -> Result<Pid, Fa
 /// What the system has against a command, and of what: it says the same of a program and of a
 /// folder.
 fn not_started(error: io::Error, dir: &str) -> (io::Error, Fault) {
+    let Some(flaw) = flaw_of(&error) else { return (error, Fault::Setup) };
+    let may_be_folder = matches!(flaw, Flaw::Missing | Flaw::Links | Flaw::TooLong);
+    let problem = match may_be_folder {
+        true if !Path::new(dir).is_dir() => "there is no folder",
+        true if access(dir, Access::EXEC_OK).is_err() => "nobody may enter the folder",
+        _ => return (error, Fault::Program(flaw)),
+    };
+    (io::Error::other(format!("{problem} {} to run it in", Short(dir))), Fault::Folder)
+}
+
+/// What is wrong with a command by what the system said; none if it says nothing of the command.
+fn flaw_of(error: &io::Error) -> Option<Flaw> {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NOEXEC | Errno::LIBBAD) => return Some(Flaw::Format),
+        Some(Errno::LOOP) => return Some(Flaw::Links),
+        Some(Errno::NAMETOOLONG) => return Some(Flaw::TooLong),
+        Some(Errno::TXTBSY) => return Some(Flaw::Busy),
+        Some(Errno::TOOBIG) => return Some(Flaw::Arguments),
+        _ => {}
+    }
     let missing = matches!(
         error.kind(),
         io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied | io::ErrorKind::NotADirectory
     );
-    let problem = match missing {
-        false => return (error, Fault::Setup),
-        true if !Path::new(dir).is_dir() => "there is no folder",
-        true if access(dir, Access::EXEC_OK).is_err() => "nobody may enter the folder",
-        true => return (error, Fault::Program),
-    };
-    (io::Error::other(format!("{problem} {} to run it in", Short(dir))), Fault::Folder)
+    missing.then_some(Flaw::Missing)
 }
 
 /// Takes a terminal as the one that controls this session.
@@ -243,7 +258,7 @@ impl Launch {
             let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             match rustix::process::waitid(WaitId::All, look) {
                 Ok(_) => {}
-                Err(rustix::io::Errno::INTR) => continue,
+                Err(Errno::INTR) => continue,
                 Err(error) => return Err(error.into()),
             }
             let mut running = self.command();
@@ -271,7 +286,28 @@ mod tests {
         let (error, fault) = not_started(missing(), "/nowhere/at all");
         assert_eq!(fault, Fault::Folder);
         assert_eq!(error.to_string(), "there is no folder \"/nowhere/at all\" to run it in");
-        assert_eq!(not_started(missing(), "/").1, Fault::Program);
+        assert_eq!(not_started(missing(), "/").1, Fault::Program(Flaw::Missing));
         assert_eq!(not_started(io::ErrorKind::OutOfMemory.into(), "/nowhere").1, Fault::Setup);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_program_is_not_laid_to_the_sandbox() {
+        for (errno, flaw, may_be_folder) in [
+            (Errno::NOENT, Flaw::Missing, true),
+            (Errno::NOTDIR, Flaw::Missing, true),
+            (Errno::ACCESS, Flaw::Missing, true),
+            (Errno::LOOP, Flaw::Links, true),
+            (Errno::NAMETOOLONG, Flaw::TooLong, true),
+            (Errno::NOEXEC, Flaw::Format, false),
+            (Errno::LIBBAD, Flaw::Format, false),
+            (Errno::TXTBSY, Flaw::Busy, false),
+            (Errno::TOOBIG, Flaw::Arguments, false),
+        ] {
+            assert_eq!(not_started(errno.into(), "/").1, Fault::Program(flaw), "{errno:?}");
+            let elsewhere = if may_be_folder { Fault::Folder } else { Fault::Program(flaw) };
+            assert_eq!(not_started(errno.into(), "/nowhere").1, elsewhere, "{errno:?}");
+        }
+        assert_eq!(not_started(Errno::NOMEM.into(), "/nowhere").1, Fault::Setup);
+        assert_eq!(not_started(Errno::AGAIN.into(), "/nowhere").1, Fault::Setup);
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 
-use super::super::leftovers::{Records, Whose, end_below};
+use super::super::leftovers::{Records, Whose, end_below, start_time};
 use crate::model::{Leftover, SessionId};
 
 const WHOSE: Whose = Whose { session: Some(SessionId::from_u128(7)), workspace: None };
@@ -20,6 +20,21 @@ fn victim() -> (Child, Pid) {
 /// A record of a process as a daemon that was killed leaves it.
 fn left(records: &Records, pid: Pid) {
     std::mem::forget(records.add(pid, WHOSE).unwrap());
+}
+
+#[test]
+fn a_record_that_does_not_fit_on_the_disk_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("processes");
+    let records = Records::new(path.clone()).unwrap();
+    let (mut child, pid) = victim();
+    let name = format!("{}-{}", pid.as_raw_nonzero(), start_time(pid).unwrap());
+    std::os::unix::fs::symlink("/dev/full", path.join(name)).unwrap();
+    let refused = records.add(pid, WHOSE).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::StorageFull);
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+    drop(child.stdin.take());
+    child.wait().unwrap();
 }
 
 #[test]

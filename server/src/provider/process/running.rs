@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::stderr::Tail;
 use crate::launcher::limits::Hit;
-use crate::launcher::{Ends, Error, Exit, Launch, Launched, Launcher, Process};
+use crate::launcher::{Ends, Error, Exit, Flaw, Launch, Launched, Launcher, Process};
 use crate::model::{FailureClass, World};
 use crate::provider::lines::Lines;
 use crate::provider::{Failure, TurnIo};
@@ -373,16 +373,26 @@ async fn attend(
 /// Why a program was not started, and what to do about it.
 fn refused(error: &Error, named: &str) -> Failure {
     let (class, next) = match error {
+        Error::DiskFull => (FailureClass::Sandbox, "; make room there"),
+        Error::Unavailable(no) if !no.is_lasting() => {
+            (FailureClass::Sandbox, "; the daemon's log may say more")
+        }
         Error::Unavailable(_) => (
             FailureClass::Sandbox,
             "; or let programs run without one, with sandbox.policy = \"preferred\"",
         ),
-        Error::Mount { .. } | Error::Command { of_folder: true, .. } => {
+        Error::Mount { .. }
+        | Error::Command { of_folder: true, .. }
+        | Error::Command { flaw: Flaw::Busy, .. } => {
             let message = format!("{error}; {}", error.hint());
             return Failure { class: FailureClass::Sandbox, message, retry_after: None };
         }
         Error::TooManyMounts { .. } => (FailureClass::Sandbox, "; remove links"),
-        Error::Command { .. } => (FailureClass::Permanent, named),
+        Error::Command { flaw: Flaw::Missing, .. } => (FailureClass::Permanent, named),
+        Error::Command { .. } => {
+            let message = format!("{error}; {}", error.hint());
+            return Failure { class: FailureClass::Permanent, message, retry_after: None };
+        }
         Error::Setup { .. } => (FailureClass::Sandbox, "; the daemon's log may say more"),
     };
     Failure { class, message: format!("{error}{next}"), retry_after: None }

@@ -188,3 +188,17 @@ fn every_reason_has_a_way_to_come_about() {
         assert!(reason.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_'), "{reason}");
     }
 }
+
+#[test]
+fn a_full_disk_under_git_and_under_a_process_says_to_make_room() {
+    let command = "config".to_owned();
+    let git = git::Error::Run { command, error: git::RunError::DiskFull };
+    for told in [git_failed(&git), not_launched(&launcher::Error::DiskFull)] {
+        let wire = Wire::from(&told);
+        assert_eq!((told.code(), wire.reason.as_str()), (Code::ResourceExhausted, "DISK_FULL"));
+        assert!(wire.hint.starts_with("make room there"), "{told:?}");
+    }
+    let (command, error) = ("config".to_owned(), git::RunError::Unkept("why".to_owned()));
+    let told = git_failed(&git::Error::Run { command, error });
+    assert_eq!(Wire::from(&told).reason, "SANDBOX_UNAVAILABLE");
+}

@@ -1,5 +1,6 @@
 //! What git says and keeps, read without running anything.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -48,6 +49,30 @@ pub(super) fn is_branch_name(name: &str) -> bool {
 pub(super) fn status(output: &[u8]) -> impl Iterator<Item = String> {
     let entries = output.split(|byte| *byte == 0).filter(|entry| entry.len() > 3);
     entries.map(|entry| shown(&entry[3..]))
+}
+
+/// How git says that it could not look into a folder.
+const SHUT: &[u8] = b"warning: could not open directory '";
+/// What git says of ignore and attribute files that it does not read: then it lists more, not less.
+const HARMLESS: &[&[u8]] = &[
+    b"warning: unable to access '",
+    b"warning: Negative patterns are ignored in git attributes",
+    b"Use '\\!' for literal leading exclamation",
+    b"warning: ignoring overly ",
+];
+
+/// What `git status` could not look at, from its stderr. It exits with 0 all the same.
+pub(super) fn unseen(errors: &[u8]) -> BTreeSet<String> {
+    let lines = errors.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let told = lines.filter(|line| !HARMLESS.iter().any(|known| line.starts_with(known)));
+    let name = |line: &[u8]| match line.strip_prefix(SHUT) {
+        Some(rest) => {
+            let end = rest.iter().rposition(|byte| *byte == b'\'').unwrap_or(rest.len());
+            format!("{} (a folder that cannot be read)", shown(&rest[..end]))
+        }
+        None => format!("what git could not look at: {}", shown(line)),
+    };
+    told.map(name).collect()
 }
 
 /// The paths of submodules in `git ls-files --stage -z`.

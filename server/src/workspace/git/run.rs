@@ -47,6 +47,12 @@ pub enum RunError {
     /// It was ended when its time was over.
     #[error("it did not end in time")]
     TimedOut,
+    /// It could not be recorded.
+    #[error("the disk of the daemon's home is full")]
+    DiskFull,
+    /// The sandbox that keeps it to its folders cannot be had.
+    #[error("it cannot be kept from writing elsewhere: {0}")]
+    Unkept(String),
     /// The system said something else.
     #[error(transparent)]
     Io(#[from] io::Error),

@@ -267,6 +267,54 @@ fn work_that_would_be_lost_stands_against_removal_and_commits_survive_force() {
 }
 
 #[test]
+fn what_git_cannot_look_at_stands_against_removal() {
+    for mode in [0o000, 0o300] {
+        let world = World::new();
+        let worktree = world.add();
+        let shut = world.root.join("shut");
+        fs::create_dir(&shut).unwrap();
+        fs::write(shut.join("precious"), "").unwrap();
+        fs::set_permissions(&shut, fs::Permissions::from_mode(mode)).unwrap();
+        let refused = world.remove(&worktree, false).map(drop).unwrap_err();
+        let Error::WorkLeft { left, .. } = &refused else { panic!("{mode:o}: {refused}") };
+        // Nothing is kept from root, for whom it is listed as any other.
+        assert!(left.uncommitted.iter().any(|path| path.starts_with("shut/")), "{left:?}");
+        assert!(shut.is_dir(), "{mode:o}");
+        world.remove(&worktree, true).unwrap();
+        assert!(!world.root.exists());
+    }
+}
+
+#[test]
+fn changes_in_a_folder_that_git_cannot_enter_stand_against_removal() {
+    let world = World::new();
+    fs::create_dir(world.repo.join("shut")).unwrap();
+    world.commit_in(&world.repo, "shut/file");
+    let worktree = world.add();
+    let shut = world.root.join("shut");
+    fs::write(shut.join("file"), "changed").unwrap();
+    fs::set_permissions(&shut, fs::Permissions::from_mode(0o000)).unwrap();
+    let refused = world.remove(&worktree, false).map(drop).unwrap_err();
+    let Error::WorkLeft { left, .. } = &refused else { panic!("{refused}") };
+    assert!(left.uncommitted.iter().any(|path| path.contains("shut/")), "{left:?}");
+    world.remove(&worktree, true).unwrap();
+}
+
+#[test]
+fn what_git_says_of_files_that_it_could_not_look_at_is_known() {
+    let said = b"warning: could not open directory 'it's/': Permission denied\n\
+        a/b: Permission denied\na/b: Permission denied\n\
+        warning: unable to access '.gitignore': Too many levels of symbolic links\n";
+    let unseen: Vec<_> = parse::unseen(said).into_iter().collect();
+    let expected = [
+        "it's/ (a folder that cannot be read)",
+        "what git could not look at: a/b: Permission denied",
+    ];
+    assert_eq!(unseen, expected);
+    assert!(parse::unseen(b"").is_empty());
+}
+
+#[test]
 fn commits_that_others_have_are_no_work_left() {
     for has_it in ["refs/heads/other", "refs/remotes/origin/work"] {
         let world = World::new();

@@ -192,8 +192,9 @@ impl Repository {
         }
     }
 
-    /// What would be lost with a worktree: what is in no commit, and commits of what is checked
-    /// out and of its branch that no remote-tracking and no other local branch has.
+    /// What would be lost with a worktree: what is in no commit or cannot be looked at, and commits
+    /// of what is checked out and of its branch that no remote-tracking and no other local branch
+    /// has.
     ///
     /// Nobody may be at work there meanwhile.
     ///
@@ -233,7 +234,9 @@ impl Repository {
                     parse::shown(path.as_os_str().as_encoded_bytes())
                 )
             });
-        left.uncommitted = parse::status(&status.stdout).chain(within).collect();
+        // git goes on where it may not look, and lists nothing of it.
+        let unseen = parse::unseen(&status.stderr);
+        left.uncommitted = parse::status(&status.stdout).chain(within).chain(unseen).collect();
         left.has_more |= status.is_cut || staged.is_cut || left.uncommitted.len() > MAX_LISTED;
         left.uncommitted.truncate(MAX_LISTED);
         Ok(left)
