@@ -261,7 +261,8 @@ pub trait Provider: Send + Sync {
     /// What is known of it.
     fn info(&self) -> Info;
     /// Looks whether it can run here: for what it needs on the machine. Whether a server elsewhere
-    /// answers is looked at only if `ask` says so. Takes seconds at most.
+    /// answers, and a command prints a key, is looked at only if `ask` says so: what is told then is
+    /// for the eyes of who asked, and kept nowhere. Takes seconds at most.
     fn examine(&self, ask: bool) -> BoxFuture<'_, Health>;
     /// The models that it offers.
     fn models(&self) -> BoxFuture<'_, Result<Vec<Model>, Failure>> {

@@ -6,14 +6,18 @@
 
 use std::cmp::Reverse;
 use std::fmt;
-use std::io::Read as _;
+use std::io::{self, Read as _};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::process::Child;
 
 use super::Failure;
 use crate::model::{FailureClass, Json};
@@ -22,7 +26,7 @@ use crate::model::{FailureClass, Json};
 const MAX_KEY: u64 = 16 << 10;
 /// How long a command may take that prints a key.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long what a command that failed has left in its pipe is waited for.
+/// How long the ends of a command's pipes are waited for once it has ended.
 const REST: Duration = Duration::from_secs(1);
 /// Most bytes of what a command complains of that are kept, and most characters that are told.
 const MAX_COMPLAINT: usize = 8 << 10;
@@ -202,25 +206,65 @@ impl KeySource {
     ///
     /// # Errors
     ///
-    /// A failure of class permanent that names where the key was looked for, and never shows
-    /// what was found there.
-    pub async fn resolve(&self) -> Result<Option<Secret>, Failure> {
+    /// Where the key was looked for, and why there is none.
+    pub async fn resolve(&self) -> Result<Option<Secret>, NoKey> {
         let found = match self {
             Self::None => return Ok(None),
-            Self::Env(name) => std::env::var(name).map_err(|_| "it is not set".to_owned()),
-            Self::File(path) => read(path).await,
-            Self::Command(words) => run(words).await,
+            Self::Env(name) => std::env::var(name).map_err(|_| NoKey::from("it is not set")),
+            Self::File(path) => read(path).await.map_err(NoKey::from),
+            Self::Command(words) => run(words, PATIENCE).await,
         };
-        let problem = match found.as_deref().map(str::trim) {
-            Ok("") => "it is empty".to_owned(),
+        let no_key = match found.as_deref().map(str::trim) {
+            Ok("") => NoKey::from("it is empty"),
             Ok(key) if key.chars().any(char::is_control) => {
-                "it holds more than one line, or bytes that no key holds".to_owned()
+                NoKey::from("it holds more than one line, or bytes that no key holds")
             }
             Ok(key) => return Ok(Some(Secret::new(key))),
-            Err(problem) => problem.clone(),
+            Err(no_key) => no_key.clone(),
         };
-        let message = format!("there is no key: {self}: {problem}");
-        Err(Failure::new(FailureClass::Auth, message))
+        let message = format!("there is no key: {self}: {}", no_key.message);
+        Err(NoKey { message, ..no_key })
+    }
+}
+
+/// Why there is no key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoKey {
+    /// It never shows what was found where the key was looked for.
+    message: String,
+    /// The last line that a command complained with. It may hold a key that the command printed
+    /// another time, so it is for the eyes of who asks, and kept nowhere.
+    said: Option<String>,
+}
+
+impl From<String> for NoKey {
+    fn from(message: String) -> Self {
+        Self { message, said: None }
+    }
+}
+
+impl From<&str> for NoKey {
+    fn from(message: &str) -> Self {
+        message.to_owned().into()
+    }
+}
+
+impl NoKey {
+    /// The failure that it is of a provider. It may be kept, so it says only where to see what a
+    /// command complained with.
+    pub fn into_failure(self, provider: &str) -> Failure {
+        let mut message = self.message;
+        if self.said.is_some() {
+            let next = format!("; substratctl provider check {provider} shows what it wrote");
+            message.push_str(&next);
+        }
+        Failure::new(FailureClass::Auth, message)
+    }
+
+    /// What a check tells, which nobody keeps.
+    pub fn told_by_check(self) -> String {
+        let said = self.said.map(|line| format!("; its standard error ends with: {line}"));
+        self.message + said.as_deref().unwrap_or_default()
     }
 }
 
@@ -233,7 +277,7 @@ async fn read(path: &Path) -> Result<String, String> {
         file.take(MAX_KEY + 1).read_to_end(&mut bytes).map(|_| bytes)
     };
     let read = tokio::task::spawn_blocking(read).await;
-    let read = read.unwrap_or_else(|panic| Err(std::io::Error::other(panic)));
+    let read = read.unwrap_or_else(|panic| Err(io::Error::other(panic)));
     text(read.map_err(|error| error.to_string())?)
 }
 
@@ -245,45 +289,92 @@ fn text(bytes: Vec<u8>) -> Result<String, String> {
 }
 
 /// Runs a command of the configuration, which is the daemon's owner's and no agent's.
-async fn run(words: &[String]) -> Result<String, String> {
-    let [program, args @ ..] = words else { return Err("it names no program".to_owned()) };
+async fn run(words: &[String], patience: Duration) -> Result<String, NoKey> {
+    let [program, args @ ..] = words else { return Err("it names no program".into()) };
     #[expect(clippy::disallowed_methods, reason = "the owner's own command, in no agent's name")]
     let mut command = tokio::process::Command::new(program);
-    command.args(args).kill_on_drop(true);
+    command.args(args).process_group(0).kill_on_drop(true);
     command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped());
     command.stderr(std::process::Stdio::piped());
-    let work = async {
-        let mut child = crate::launcher::spawn(&mut command).map_err(|error| error.to_string())?;
-        let pipes = child.stdout.take().zip(child.stderr.take());
-        let (stdout, mut stderr) = pipes.ok_or("it has no output")?;
-        let ended = async {
-            let mut printed = Vec::new();
-            let read = stdout.take(MAX_KEY + 1).read_to_end(&mut printed).await;
-            read.map_err(|error| error.to_string())?;
-            let printed = text(printed)?;
-            let status = child.wait().await.map_err(|error| error.to_string())?;
-            Ok::<_, String>((printed, status))
+    let mut child = crate::launcher::spawn(&mut command).map_err(|error| error.to_string())?;
+    let group = Group::of(&child).map_err(|error| error.to_string())?;
+    let pipes = child.stdout.take().zip(child.stderr.take());
+    let (stdout, stderr) = pipes.ok_or("it has no output")?;
+    let (mut printed, mut complaint) = (Vec::new(), Complaint::default());
+    let is_over = {
+        // Both are read at once, so that the command does not wait for room in a pipe.
+        let reading = async {
+            tokio::join!(gather(stdout, &mut printed), complaint.read(stderr));
         };
-        let mut ended = std::pin::pin!(ended);
-        let mut complaint = Complaint::default();
-        // It is read meanwhile, so that the command does not wait for room in the pipe.
-        let came = tokio::select! {
-            came = &mut ended => came,
-            () = complaint.read(&mut stderr) => ended.await,
-        };
-        let (printed, status) = came?;
-        if status.success() {
-            return Ok(printed);
-        }
-        // What it started may live on, and keep the pipe open.
-        let _ = tokio::time::timeout(REST, complaint.read(&mut stderr)).await;
-        let told = complaint.told(&printed);
-        let told = told.map(|line| format!("; its standard error ends with: {line}"));
-        Err(format!("it failed: {status}{}", told.unwrap_or_default()))
+        tokio::time::timeout(patience, group.over(reading)).await.is_ok()
     };
-    tokio::time::timeout(PATIENCE, work)
-        .await
-        .unwrap_or_else(|_| Err(format!("it did not end within {} s", PATIENCE.as_secs())))
+    // Before the child is waited for, since its number may be another's then.
+    drop(group);
+    if !is_over {
+        let message = format!("it did not end within {} s", patience.as_secs());
+        let said = complaint.told(&String::from_utf8_lossy(&printed));
+        return Err(NoKey { message, said });
+    }
+    let status = child.wait().await.map_err(|error| error.to_string())?;
+    let printed = text(printed)?;
+    if status.success() {
+        return Ok(printed);
+    }
+    Err(NoKey { message: format!("it failed: {status}"), said: complaint.told(&printed) })
+}
+
+/// Reads a pipe to its end, or until it held more than a key may. Who leaves it before has what was
+/// read.
+async fn gather(mut pipe: impl AsyncRead + Unpin, bytes: &mut Vec<u8>) {
+    let mut piece = [0; 1 << 10];
+    while bytes.len() as u64 <= MAX_KEY
+        && let Ok(count) = pipe.read(&mut piece).await
+        && count > 0
+    {
+        bytes.extend_from_slice(&piece[..count]);
+    }
+}
+
+/// The process group of a child, with what that leaves behind. It ends when this is dropped, which
+/// must be before the child is waited for.
+struct Group {
+    leader: Pid,
+    child: OwnedFd,
+}
+
+/// Returns when a process has ended. It is not waited for, so that its number stays its own.
+async fn end_of(process: OwnedFd) {
+    let wait = move || poll(&mut [PollFd::new(&process, PollFlags::IN)], None);
+    // That fails for no process that there is, or was.
+    let _ = tokio::task::spawn_blocking(wait).await;
+}
+
+impl Group {
+    /// The group of a child that was started in its own.
+    fn of(child: &Child) -> io::Result<Self> {
+        let leader = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        let leader = leader.ok_or(io::ErrorKind::NotFound)?;
+        Ok(Self { leader, child: pidfd_open(leader, PidfdFlags::empty())? })
+    }
+
+    /// Returns when the child has ended and its pipes are read. What it left may keep those open,
+    /// which is waited for a while only.
+    async fn over(&self, reading: impl Future<Output = ()>) {
+        let Ok(child) = self.child.try_clone() else { return };
+        let (mut end, mut reading) = (std::pin::pin!(end_of(child)), std::pin::pin!(reading));
+        tokio::select! {
+            () = end.as_mut() => {
+                let _ = tokio::time::timeout(REST, reading.as_mut()).await;
+            }
+            () = reading.as_mut() => end.as_mut().await,
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = kill_process_group(self.leader, Signal::KILL);
+    }
 }
 
 /// The end of what a command writes to its standard error.
@@ -339,6 +430,10 @@ mod tests {
         toml::from_str::<KeyKeys>(text).expect("keys").source(KeySource::None)
     }
 
+    fn shell(script: &str) -> KeySource {
+        KeySource::Command(["sh", "-c", script].map(str::to_owned).into())
+    }
+
     #[test]
     fn a_key_comes_from_one_place() {
         assert_eq!(of(""), Ok(KeySource::None));
@@ -386,14 +481,14 @@ mod tests {
             (KeySource::Command(failing.map(str::to_owned).into()), "exit status: 3"),
             (KeySource::Command(vec!["/nowhere/command".into()]), "/nowhere/command"),
         ] {
-            let failure = source.resolve().await.expect_err("no key");
-            assert!(failure.message.contains(wanted), "{failure}");
-            assert!(!failure.message.contains("sk-secret"), "{failure}");
+            let told = source.resolve().await.expect_err("no key").told_by_check();
+            assert!(told.contains(wanted), "{told}");
+            assert!(!told.contains("sk-secret"), "{told}");
         }
     }
 
     #[tokio::test]
-    async fn a_command_that_fails_says_why_without_what_it_printed() {
+    async fn a_check_says_why_a_command_failed_without_what_it_printed() {
         let long = "x".repeat(MAX_TOLD);
         for (script, status, words) in [
             ("echo trying >&2; echo vault: not logged in >&2; exit 2", 2, "vault: not logged in"),
@@ -412,15 +507,67 @@ mod tests {
             ("head -c 100000 /dev/zero | tr '\\0' x >&2; exit 1", 1, ""),
             ("exit 1", 1, ""),
         ] {
-            let source = KeySource::Command(["sh", "-c", script].map(str::to_owned).into());
-            let failure = source.resolve().await.expect_err("no key");
+            let no_key = shell(script).resolve().await.expect_err("no key");
             let before = if words.is_empty() { "" } else { "; its standard error ends with: " };
-            let wanted = format!("it failed: exit status: {status}{before}{words}");
-            assert_eq!(failure.message, format!("there is no key: the command sh: {wanted}"));
+            let message =
+                format!("there is no key: the command sh: it failed: exit status: {status}");
+            assert_eq!(no_key.clone().told_by_check(), format!("{message}{before}{words}"));
+            let next = match words {
+                "" => "",
+                _ => "; substratctl provider check it shows what it wrote",
+            };
+            assert_eq!(no_key.into_failure("it").message, format!("{message}{next}"));
         }
-        let chatty = ["sh", "-c", "head -c 100000 /dev/zero >&2; echo sk-12345678"];
-        let source = KeySource::Command(chatty.map(str::to_owned).into());
-        let key = source.resolve().await.expect("a key").expect("a key");
+        let chatty = shell("head -c 100000 /dev/zero >&2; echo sk-12345678");
+        let key = chatty.resolve().await.expect("a key").expect("a key");
         assert_eq!(key.expose(), "sk-12345678");
+    }
+
+    #[tokio::test]
+    async fn a_key_that_was_exchanged_is_in_no_failure() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mark = folder.path().join("expired").display().to_string();
+        let source = shell(&format!(
+            "if [ -e '{mark}' ]; then echo token sk-12345678 has expired >&2; exit 1; fi
+             : > '{mark}'; echo sk-12345678"
+        ));
+        assert_eq!(source.resolve().await.expect("a key"), Some(Secret::new("sk-12345678")));
+        let no_key = source.resolve().await.expect_err("no key");
+        let failure = no_key.clone().into_failure("it");
+        assert_eq!(failure.class, FailureClass::Auth);
+        assert!(!failure.message.contains("sk-12345678"), "{failure}");
+        assert!(failure.message.contains("substratctl provider check it"), "{failure}");
+        assert!(no_key.told_by_check().ends_with("token sk-12345678 has expired"));
+    }
+
+    #[tokio::test]
+    async fn what_a_command_leaves_behind_ends_with_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("left");
+        let script = format!("sleep 300 & echo $! > '{}'; echo sk-12345678", path.display());
+        let key = shell(&script).resolve().await.expect("a key");
+        assert_eq!(key, Some(Secret::new("sk-12345678")));
+        let left = read(&path).await.expect("a number").trim().parse().expect("a number");
+        // Where it cannot be opened, it is gone already.
+        if let Ok(left) = pidfd_open(Pid::from_raw(left).expect("a pid"), PidfdFlags::empty()) {
+            let ended = tokio::time::timeout(PATIENCE, end_of(left)).await;
+            assert!(ended.is_ok(), "it lives on");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_command_wrote_that_does_not_end_is_there_for_a_check() {
+        let words = ["sh", "-c", "echo it is locked >&2; sleep 300"].map(str::to_owned);
+        let mut patience = Duration::from_millis(100);
+        // Nobody knows how long it takes to write that.
+        let no_key = loop {
+            let no_key = run(&words, patience).await.expect_err("no key");
+            if no_key.said.is_some() || patience > PATIENCE {
+                break no_key;
+            }
+            patience *= 4;
+        };
+        assert!(no_key.message.starts_with("it did not end within"), "{no_key:?}");
+        assert_eq!(no_key.said.as_deref(), Some("it is locked"));
     }
 }

@@ -16,7 +16,7 @@ use crate::model::{FailureClass, Usage};
 use crate::provider::Failure;
 use crate::provider::failure::{Failed, FailureKind};
 use crate::provider::registry::{Kind, Make, Problem, Section, written};
-use crate::provider::secret::{KeyKeys, KeySource, Secret, Secrets};
+use crate::provider::secret::{KeyKeys, KeySource, NoKey, Secret, Secrets};
 
 /// The own server of a kind, and the variable of the key for it.
 type Own = (&'static str, &'static str);
@@ -173,6 +173,11 @@ impl Config {
 
     /// The key, and what is not to be told with it.
     pub(super) async fn key(&self) -> Result<(Option<Secret>, Secrets), Failure> {
+        self.find_key().await.map_err(|no_key| no_key.into_failure(&self.name))
+    }
+
+    /// The same, for a check.
+    pub(super) async fn find_key(&self) -> Result<(Option<Secret>, Secrets), NoKey> {
         let key = self.key.resolve().await?;
         let mut secrets = Secrets::default();
         if let Some(key) = &key {

@@ -40,7 +40,7 @@ use self::sse::Event;
 use super::activity::Activity;
 use super::cli::{is_of_agent, nothing};
 use super::registry::written;
-use super::secret::{Secret, Secrets};
+use super::secret::{NoKey, Secret, Secrets};
 use super::{
     Capabilities, Ended, Failure, Health, Info, Instance, Model, Objection, OutputKind, Prompt,
     Provider, Spec, TurnIo,
@@ -103,16 +103,27 @@ struct Api {
 }
 
 impl Api {
-    async fn list(&self) -> Result<Vec<Model>, Failure> {
+    async fn list(&self, key: Option<&Secret>, secrets: &Secrets) -> Result<Vec<Model>, Failure> {
         let Config { dialect, server, .. } = &*self.config;
-        let (key, secrets) = self.config.key().await?;
-        let key = key.map(|key| dialect.key(&key));
-        let page = server.get(dialect.models_path(), key, &secrets);
+        let key = key.map(|key| dialect.key(key));
+        let page = server.get(dialect.models_path(), key, secrets);
         let page = tokio::time::timeout(CHECK, page).await.unwrap_or_else(|_| {
             let message = format!("the server did not answer within {} s", CHECK.as_secs());
             Err(Failure::new(FailureClass::Network, message))
         })?;
         Ok(dialect.models(&page))
+    }
+
+    /// The models, or why there are none, as a check tells it.
+    async fn ask(&self) -> Result<Vec<Model>, String> {
+        let (key, secrets) = self.config.find_key().await.map_err(NoKey::told_by_check)?;
+        match self.list(key.as_ref(), &secrets).await {
+            Ok(models) => Ok(models),
+            Err(failure) => match reach::problem(self.config.server.base()).await {
+                None => Err(self.config.explained(failure).message),
+                Some(unreached) => Err(unreached),
+            },
+        }
     }
 }
 
@@ -140,15 +151,12 @@ impl Provider for Api {
             let problem = match (self.config.key.is_there(), ask) {
                 (Err(problem), _) => Some(problem),
                 (Ok(()), false) => reach::problem(config.server.base()).await,
-                (Ok(()), true) => match self.list().await {
+                (Ok(()), true) => match self.ask().await {
                     Ok(models) => {
                         facts.push(("models".to_owned(), models.len().to_string()));
                         None
                     }
-                    Err(failure) => match reach::problem(config.server.base()).await {
-                        None => Some(self.config.explained(failure).message),
-                        unreached => unreached,
-                    },
+                    Err(problem) => Some(problem),
                 },
             };
             Health { version: String::new(), problem, facts }
@@ -157,7 +165,12 @@ impl Provider for Api {
     }
 
     fn models(&self) -> BoxFuture<'_, Result<Vec<Model>, Failure>> {
-        async { self.list().await.map_err(|failure| self.config.explained(failure)) }.boxed()
+        async {
+            let (key, secrets) = self.config.key().await?;
+            let listed = self.list(key.as_ref(), &secrets).await;
+            listed.map_err(|failure| self.config.explained(failure))
+        }
+        .boxed()
     }
 
     fn check(&self, _: &str, model: Option<&str>) -> Result<(), Objection> {

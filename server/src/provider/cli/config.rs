@@ -227,7 +227,8 @@ impl Config {
 
     /// Its key.
     pub(super) async fn secret(&self) -> Result<Option<Secret>, Failure> {
-        self.key_source().resolve().await
+        let found = self.key_source().resolve().await;
+        found.map_err(|no_key| no_key.into_failure(&self.name))
     }
 }
 
@@ -267,6 +268,15 @@ mod tests {
             assert_eq!(shown(&format!("{base}\nlogin = true")), (false, true), "{other}");
         }
         assert_eq!(shown("key_env = \"\""), (false, true));
+    }
+
+    #[tokio::test]
+    async fn what_a_key_command_complains_with_is_in_no_turn() {
+        let script = "echo token sk-12345678 has expired >&2; exit 1";
+        let config = config(&format!("key_command = [\"sh\", \"-c\", {script:?}]"));
+        let failure = config.secret().await.unwrap_err();
+        assert!(!failure.message.contains("sk-12345678"), "{failure}");
+        assert!(failure.message.contains("substratctl provider check x shows"), "{failure}");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::{About, Cli, Config};
 use crate::launcher::{Bind, Exit, HOME, Launch, Launcher, WORKSPACE};
 use crate::model::{Access, FailureClass};
 use crate::provider::registry::{Settings, written};
+use crate::provider::secret::NoKey;
 use crate::provider::{
     Capabilities, Failure, Health, Info, Instance, Model, Objection, Provider, Spec,
 };
@@ -179,8 +180,8 @@ impl Provider for CommandLine {
         }
     }
 
-    fn examine(&self, _: bool) -> BoxFuture<'_, Health> {
-        async {
+    fn examine(&self, ask: bool) -> BoxFuture<'_, Health> {
+        async move {
             let config = &self.0.config;
             let installed = match self.0.find() {
                 Ok(installed) => installed,
@@ -203,7 +204,10 @@ impl Provider for CommandLine {
             });
             let no_other = self.0.lacks_other(&installed).await;
             let no_key = || key.is_there().err().or_else(|| self.0.lacks_key());
-            let problem = failed.or(no_bridge).or(no_other).or_else(no_key);
+            let mut problem = failed.or(no_bridge).or(no_other).or_else(no_key);
+            if problem.is_none() && ask {
+                problem = key.resolve().await.err().map(NoKey::told_by_check);
+            }
             Health { version, problem, facts }
         }
         .boxed()
