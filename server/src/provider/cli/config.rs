@@ -14,6 +14,8 @@ use crate::provider::Failure;
 use crate::provider::registry::{Problem, Section, written};
 use crate::provider::secret::{KeyKeys, KeySource, Secret};
 
+/// Variables of which it is known that they hold no key.
+const NO_KEYS: &[&str] = &["CLAUDE_CODE_EXECUTABLE", "CODEX_PATH", "INITIAL_AGENT_MODE"];
 /// Keys that every kind has.
 const KEYS: &[&str] = &[
     "program",
@@ -198,13 +200,15 @@ impl Config {
         self.key_source() != KeySource::None
     }
 
-    /// Whether it may have a key that is not known to be one: in a variable that is no switch, or a
-    /// file that is none of settings.
+    /// Whether it may have a key that is not known to be one: in a variable that is no switch and
+    /// not known to hold something else, or a file that is none of settings.
     pub(super) fn may_have_other_key(&self) -> bool {
-        let is_switch =
-            |value: &String| matches!(value.as_str(), "" | "true" | "false" | "1" | "0");
+        let holds_none = |(name, value): (&String, &String)| {
+            matches!(value.as_str(), "" | "true" | "false" | "1" | "0")
+                || NO_KEYS.contains(&name.as_str())
+        };
         let is_settings = |path: &String| path.ends_with("settings.json");
-        !self.env.values().all(is_switch) || !self.files.keys().all(is_settings)
+        !self.env.iter().all(holds_none) || !self.files.keys().all(is_settings)
     }
 
     /// What to do where it has neither key nor login.
@@ -277,6 +281,13 @@ mod tests {
         let failure = config.secret().await.unwrap_err();
         assert!(!failure.message.contains("sk-12345678"), "{failure}");
         assert!(failure.message.contains("substratctl provider check x shows"), "{failure}");
+    }
+
+    #[test]
+    fn a_variable_that_is_known_to_hold_no_key_is_none() {
+        let may_have = |env: &str| config(&format!("env = {{{env}}}")).may_have_other_key();
+        assert!(!may_have("X = \"1\", CODEX_PATH = \"/bin/codex\", INITIAL_AGENT_MODE = \"auto\""));
+        assert!(may_have("X_TOKEN = \"abc\""));
     }
 
     #[test]
