@@ -307,6 +307,15 @@ pub(super) fn enter(dir: impl AsFd, name: impl Arg) -> io::Result<OwnedFd> {
     Ok(openat(dir, name, flags, Mode::empty())?)
 }
 
+/// Enters a folder on the way to one that is shown. What agents shut in a workspace is opened again;
+/// a folder of the host stays as its owner left it.
+pub(super) fn enter_shown(shown: &Mount, at: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+    if matches!(shown.source, Source::Workspaces(_)) {
+        let_in(at, Mode::RUSR | Mode::XUSR)?;
+    }
+    enter(at, name)
+}
+
 pub(super) fn readable(dir: &OwnedFd) -> io::Result<Dir> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(Dir::from_std_file(openat(dir, ".", flags, Mode::empty())?.into()))

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{Access as May, AtFlags, Mode, OFlags, accessat, openat};
 
 use super::Files;
-use super::files::{enter, is_own, readable};
+use super::files::{enter, enter_shown, is_own, readable};
 use super::mounts::explain;
 use crate::model::{Look, Mount, Name, Rejection, Source, World, covers};
 
@@ -96,7 +96,7 @@ impl Files {
         };
         let mut at = self.open_source(mount, false).map_err(|error| missing(&error))?;
         for part in rest.split('/').filter(|part| !part.is_empty()) {
-            at = match enter(&at, part) {
+            at = match enter_shown(mount, &at, part) {
                 Ok(inner) => inner,
                 // It is made when it is shown: links lie in it.
                 Err(error)
@@ -126,7 +126,7 @@ impl Files {
                 let rest = path[at.len()..].trim_start_matches('/');
                 let tried = self
                     .open_source(mount, at.is_empty())
-                    .and_then(|folder| try_place(&folder, rest, mount.may_hold_places()));
+                    .and_then(|folder| try_place(&folder, rest, mount));
                 tried.map_err(|error| Problem(format!("at its place: {}", say(&error)), hint))
             }
             // The root of a view that the link lies under.
@@ -146,15 +146,15 @@ fn say(error: &io::Error) -> String {
     }
 }
 
-/// Whether a folder can be shown at a path: what is there of it are folders, and what is not can be
-/// made if `made` says so.
-fn try_place(within: &OwnedFd, path: &str, made: bool) -> io::Result<()> {
+/// Whether a folder can be shown at a path in one that is shown: what is there of it are folders, and
+/// what is not can be made if that may hold it.
+fn try_place(within: &OwnedFd, path: &str, shown: &Mount) -> io::Result<()> {
     let mut at = enter(within, ".")?;
     let mut parts = path.split('/').filter(|part| !part.is_empty());
     while let Some(part) = parts.next() {
-        match enter(&at, part) {
+        match enter_shown(shown, &at, part) {
             Ok(inner) => at = inner,
-            Err(error) if error.kind() == io::ErrorKind::NotFound && made => {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && shown.may_hold_places() => {
                 accessat(&at, ".", May::WRITE_OK | May::EXEC_OK, AtFlags::EACCESS)?;
                 return parts.try_for_each(|part| try_name(&at, part));
             }

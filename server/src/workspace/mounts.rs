@@ -7,7 +7,7 @@ use std::path::{Component, Path};
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, mkdirat, openat};
 
 use super::Files;
-use super::files::{enter, is_whole};
+use super::files::{enter, enter_shown, is_whole};
 use super::{kernel, places};
 use crate::model::{Access, LinkPlace, Mount, Short, Source, World, covers};
 
@@ -58,8 +58,8 @@ impl Files {
             if let Some(around) = open.iter().rev().find(|around| covers(&around.path, path)) {
                 let rest = path[around.path.len()..].trim_start_matches('/');
                 let shown = world.mounts.get(&around.path);
-                let made = shown.is_some_and(Mount::may_hold_places);
-                make_place(&around.folder, rest, made)
+                shown
+                    .map_or(Ok(()), |shown| make_place(&around.folder, rest, shown))
                     .map_err(|error| unseen(format!("at its place: {}", explain(&error))))?;
             }
             open.push(Open { path: path.clone(), folder, access: mount.access });
@@ -122,18 +122,19 @@ pub(super) fn open_real(path: &Path) -> io::Result<OwnedFd> {
     Ok(at)
 }
 
-/// Enters the folders of a path; makes those that are missing if `made` says so.
-fn make_place(within: &OwnedFd, path: &str, made: bool) -> io::Result<()> {
+/// Enters the folders of a path in a folder that is shown; makes those that are missing if it may
+/// hold them.
+fn make_place(within: &OwnedFd, path: &str, shown: &Mount) -> io::Result<()> {
     let mut at = enter(within, ".")?;
     for part in path.split('/').filter(|part| !part.is_empty()) {
-        let missing = match enter(&at, part) {
+        let missing = match enter_shown(shown, &at, part) {
             Ok(inner) => {
                 at = inner;
                 continue;
             }
             Err(error) => error,
         };
-        if missing.kind() != io::ErrorKind::NotFound || !made {
+        if missing.kind() != io::ErrorKind::NotFound || !shown.may_hold_places() {
             return Err(missing);
         }
         match mkdirat(&at, part, places::MODE) {

@@ -206,6 +206,20 @@ fn a_view_of_a_folder_that_is_not_there_is_refused_and_none_is_made() {
 }
 
 #[test]
+fn what_agents_shut_on_the_way_to_a_view_or_a_link_is_opened_again() {
+    let mut disk = Disk::new();
+    let (shut, host) = (disk.root().join("shut"), disk.host("host"));
+    fs::create_dir_all(shut.join("part")).unwrap();
+    let shut = || fs::set_permissions(&shut, fs::Permissions::from_mode(0o000)).unwrap();
+    shut();
+    disk.view("look", "w", "shut/part").unwrap();
+    shut();
+    disk.link("w", &host, "shut/link", Access::ReadOnly).unwrap();
+    shut();
+    assert_eq!(disk.open_all(), Ok(()));
+}
+
+#[test]
 fn more_folders_than_can_be_shown_are_refused() {
     let mut disk = Disk::new();
     let host = disk.host("host").to_str().unwrap().to_owned();
