@@ -337,15 +337,31 @@ pub(super) fn unanswered(agent: &str, answer: &Answer) -> Status {
     status(Code::Aborted, reason, message, hint)
 }
 
-/// What git has against a worktree.
+/// What git has against making a worktree.
 pub(super) fn git_failed(error: &git::Error) -> Status {
-    let (code, reason, hint) = match error {
-        git::Error::Run { error: git::RunError::DiskFull, .. } => (
-            Code::ResourceExhausted,
-            Reason::DiskFull,
-            "make room there, then try it again; a workspace can also be deleted with --force, \
-             which loses what is in no commit",
-        ),
+    let (code, reason, hint) = of_git(error);
+    status(code, reason, error.to_string(), hint)
+}
+
+/// What git has against looking for the work that would be lost with a worktree.
+pub(super) fn not_looked_for(error: &git::Error) -> Status {
+    let (code, reason, _) = of_git(error);
+    let hint = match reason {
+        Reason::DiskFull => {
+            "make room there and try it again, or delete with --force, which loses what is in no \
+             commit"
+        }
+        _ => "mend that and try it again, or delete with --force, which loses what is in no commit",
+    };
+    let what = "what would be lost with the worktree cannot be told";
+    status(code, reason, format!("{what}: {error}"), hint)
+}
+
+fn of_git(error: &git::Error) -> (Code, Reason, &'static str) {
+    match error {
+        git::Error::Run { error: git::RunError::DiskFull, .. } => {
+            (Code::ResourceExhausted, Reason::DiskFull, "make room there, then try it again")
+        }
         git::Error::Run { error: git::RunError::Unkept(_), .. } => (
             Code::FailedPrecondition,
             Reason::SandboxUnavailable,
@@ -357,8 +373,7 @@ pub(super) fn git_failed(error: &git::Error) -> Status {
             Reason::GitFailed,
             "mend that in the repository, or choose another repository or branch",
         ),
-    };
-    status(code, reason, error.to_string(), hint)
+    }
 }
 
 /// What would be lost with a worktree.

@@ -6,7 +6,7 @@ use substrat_proto::v1;
 use substrat_proto::v1::workspace_service_server::WorkspaceService;
 use tonic::{Request, Response, Status};
 
-use super::status::{bug, git_failed, invalid, refused, rejected, work_left};
+use super::status::{bug, git_failed, invalid, not_looked_for, refused, rejected, work_left};
 use super::uses::Closed;
 use super::{Api, folder, request};
 use crate::model::{
@@ -219,7 +219,7 @@ impl Api {
     async fn check_work_left(&self, git: Git, root: String) -> Result<(), Status> {
         let files = self.files.clone();
         let looked = self.at_git(move || files.work_left(&git, &root)).await?;
-        let left = looked.map_err(|no| git_failed(&no))?;
+        let left = looked.map_err(|no| not_looked_for(&no))?;
         match left.is_empty() {
             true => Ok(()),
             false => Err(work_left(&left)),

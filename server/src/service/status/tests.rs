@@ -193,7 +193,8 @@ fn every_reason_has_a_way_to_come_about() {
 fn a_full_disk_under_git_and_under_a_process_says_to_make_room() {
     let command = "config".to_owned();
     let git = git::Error::Run { command, error: git::RunError::DiskFull };
-    for told in [git_failed(&git), not_launched(&launcher::Error::DiskFull)] {
+    let launched = not_launched(&launcher::Error::DiskFull);
+    for told in [git_failed(&git), not_looked_for(&git), launched] {
         let wire = Wire::from(&told);
         assert_eq!((told.code(), wire.reason.as_str()), (Code::ResourceExhausted, "DISK_FULL"));
         assert!(wire.hint.starts_with("make room there"), "{told:?}");
@@ -201,4 +202,19 @@ fn a_full_disk_under_git_and_under_a_process_says_to_make_room() {
     let (command, error) = ("config".to_owned(), git::RunError::Unkept("why".to_owned()));
     let told = git_failed(&git::Error::Run { command, error });
     assert_eq!(Wire::from(&told).reason, "SANDBOX_UNAVAILABLE");
+}
+
+#[test]
+fn a_worktree_that_cannot_be_looked_at_can_be_deleted_all_the_same() {
+    let path = std::path::PathBuf::from("/repo/.git/worktrees/w");
+    let errors = [
+        git::Error::Tampered { path: path.clone(), problem: "it is no regular file" },
+        git::Error::Special { path: path.clone(), what: "a pipe" },
+        git::Error::Io { path, error: std::io::ErrorKind::PermissionDenied.into() },
+        git::Error::Run { command: "status".to_owned(), error: git::RunError::DiskFull },
+    ];
+    for error in errors {
+        let wire = Wire::from(&not_looked_for(&error));
+        assert!(wire.hint.contains("delete with --force"), "{wire:?}");
+    }
 }
