@@ -367,7 +367,11 @@ impl Plan {
             for fallback in &planned.common.fallback {
                 let (provider, _) = split_fallback(fallback);
                 let problem = match provider {
-                    same if *same == **name => "a provider cannot stand in for itself".to_owned(),
+                    same if *same == **name => format!(
+                        "a provider cannot stand in for itself; give another model of it a section \
+                         of its own, such as [providers.other] with kind = {:?}",
+                        planned.kind
+                    ),
                     known if self.0.contains_key(known) => continue,
                     unknown => format!("there is no provider {unknown:?}"),
                 };
