@@ -10,7 +10,7 @@ use super::daemon::problem;
 use super::status::{Reason, refused, status};
 use crate::model::FailureClass;
 use crate::provider::registry::Entry;
-use crate::provider::{Failure, Health, acp};
+use crate::provider::{Failure, Health};
 
 impl Api {
     fn provider(&self, name: &str) -> Result<Entry, Status> {
@@ -62,14 +62,9 @@ impl Api {
 }
 
 /// What a client is told of a failure of a backend of a kind that it asked something of.
-fn failed(failure: &Failure, kind: &str) -> Status {
+fn failed(failure: &Failure) -> Status {
     let (code, hint) = match failure.class {
         FailureClass::Auth => (Code::FailedPrecondition, "give it a key, as its page says"),
-        // No page can say what any agent takes.
-        FailureClass::Permanent if kind == acp::KIND.name => {
-            let hint = "a turn with a model that it does not know names those that it offers";
-            (Code::FailedPrecondition, hint)
-        }
         FailureClass::Permanent => {
             (Code::FailedPrecondition, "its page says which models it takes")
         }
@@ -110,7 +105,7 @@ impl ProviderService for Api {
     ) -> Result<Response<v1::ListModelsResponse>, Status> {
         let entry = self.provider(&request.into_inner().provider)?;
         let models = entry.provider.models().await;
-        let models = models.map_err(|failure| failed(&failure, entry.provider.info().kind))?;
+        let models = models.map_err(|failure| failed(&failure))?;
         let models = models.into_iter().map(|model| v1::Model {
             id: model.id,
             label: model.label,

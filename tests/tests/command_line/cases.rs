@@ -112,6 +112,20 @@ pub(crate) async fn instructions(agent: Agent) {
     assert!(told.contains("be better than good") && told.contains("alpha noted"), "{told}");
 }
 
+pub(crate) async fn models(agent: Agent) {
+    let Some(bench) = Bench::start(agent, &[]) else { return };
+    let listed = bench.daemon.ctl_ok(&["provider", "models", "cli", "-o", "json"]);
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    let models = listed["models"].as_array().unwrap();
+    assert!(!models.is_empty());
+    for model in models {
+        let texts = ["id", "label"].map(|key| model[key].as_str().unwrap_or_default());
+        assert!(texts.iter().all(|text| !text.is_empty() && !text.contains(KEY)), "{model}");
+    }
+    let left = std::fs::read_dir(bench.daemon.home.join("providers")).unwrap().count();
+    assert_eq!(left, 0, "its home is gone");
+}
+
 pub(crate) async fn failures(agent: Agent) {
     let Some(bench) = Bench::start(agent, &["providers.cli.attempts=1"]) else { return };
     let client = bench.client().await;

@@ -298,6 +298,11 @@ macro_rules! agents {
             }
 
             #[tokio::test(flavor = "multi_thread")]
+            async fn its_models_are_what_its_program_tells() {
+                cases::models(crate::$agent).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
             async fn what_may_pass_is_tried_again_and_what_may_not_is_told() {
                 cases::failures(crate::$agent).await;
             }

@@ -47,14 +47,46 @@ async fn its_models_are_listed_in_a_sandbox_of_which_nothing_stays() {
     std::fs::remove_file(bench.folder.path().join("key")).unwrap();
     let no = say(home, &["provider", "models", "cli"]);
     assert!(no.code == Some(5) && no.stderr.contains("key"), "{no:?}");
-    let no = say(home, &["provider", "models", "codex"]);
-    let told =
-        no.stderr.contains("codex does not tell its models") && no.stderr.contains("--model");
-    assert!(no.code == Some(5) && told, "{no:?}");
-    // An agent of ACP tells them where a turn asks for another one.
-    let no = say(home, &["provider", "models", "gemini"]);
-    assert!(no.stderr.contains("gemini does not tell its models"), "{no:?}");
-    assert!(no.stderr.contains("names those that it offers"), "{no:?}");
+}
+
+/// A provider of ACP whose program is a script.
+fn of_script(folder: &std::path::Path, name: &str, script: &str) -> [String; 2] {
+    let program = folder.join(name);
+    std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&program, mode).unwrap();
+    let section = format!("providers.{name}");
+    [format!("{section}.kind=acp"), format!("{section}.program={}", program.display())]
+}
+
+#[test]
+fn what_tells_no_models_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = [
+        // It opens a session, as it should, and has one model.
+        of_script(
+            folder.path(),
+            "mute",
+            r#"read line; echo '{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1}}'
+            read line; echo '{"jsonrpc":"2.0","id":1,"result":{"sessionId":"s"}}'
+            exec cat >/dev/null"#,
+        ),
+        of_script(folder.path(), "other", "echo no such option >&2; exit 2"),
+        of_script(folder.path(), "chatty", "exec yes hello"),
+    ];
+    let settings: Vec<&str> = settings.iter().flatten().map(String::as_str).collect();
+    let daemon = Daemon::on(&folder.path().join("home"), &settings);
+    for (provider, why) in [
+        ("mute", "mute listed no models: it offers no choice of models"),
+        ("other", "other listed no models (exit 2): no such option"),
+        ("chatty", "chatty listed no models: it wrote more than 8388608 bytes"),
+        ("scripted", "scripted does not tell its models"),
+    ] {
+        let no = say(&daemon.home, &["provider", "models", provider]);
+        assert!(no.code == Some(5) && no.stderr.contains(why), "{no:?}");
+    }
+    let left = std::fs::read_dir(daemon.home.join("providers")).unwrap().count();
+    assert_eq!(left, 0, "their homes are gone");
 }
 
 #[test]

@@ -6,13 +6,17 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::models::Asking;
 use super::protocol::{Answer, Client};
 use super::reading::{self, NO_SESSION};
 use super::requests::{McpServer, Open};
 use crate::model::TurnId;
+use crate::provider::Model;
 use crate::provider::activity::{Activity, Decision, Event, RequestId, TurnOver, text};
 use crate::provider::cli::told::Told;
-use crate::provider::cli::{About, Cli, Command, Config, Dialogue, Start, Step, make, read};
+use crate::provider::cli::{
+    About, Cli, Command, Config, Dialogue, Listing, Start, Step, Telling, make, read,
+};
 use crate::provider::failure::{Failed, FailureKind};
 use crate::provider::meter::Totals;
 use crate::provider::registry::{Kind, Problem, Section};
@@ -29,6 +33,9 @@ static ABOUT: About = About {
 
 /// Variables in which adapters are told of another CLI than the one that came with them.
 const OTHER_CLI: &[&str] = &["CLAUDE_CODE_EXECUTABLE", "CODEX_PATH"];
+
+/// What is said of an agent that cannot be told to use a model.
+pub(super) const NO_CHOICE: &str = "it offers no choice of models; name the model in args or env";
 
 /// Most models that are named where one is not known.
 const MAX_NAMED: usize = 10;
@@ -158,6 +165,25 @@ impl Acp {
         let by_key = || self.keys.key_auth.clone().filter(|_| config.has_key());
         self.keys.auth.clone().or_else(by_key).filter(|method| !method.is_empty())
     }
+
+    /// How it is started, whatever for.
+    fn started(&self, config: &Config) -> Command {
+        let mut command = Command { args: config.args.clone(), ..Command::default() };
+        if self.is_codex {
+            // A key would be kept in the home, or in a login that is linked there, and used when it
+            // is not given any more.
+            let store = if config.has_key() { "ephemeral" } else { "file" };
+            // It keeps its variables in the home, too, goes on by itself for a goal, and has agents
+            // of its own.
+            let settings = format!(
+                "cli_auth_credentials_store = {store:?}\n\n\
+                 [features]\ngoals = false\nshell_snapshot = false\n\n\
+                 [agents]\nmax_depth = 0\n"
+            );
+            command.files.push((".codex/config.toml".to_owned(), settings));
+        }
+        command
+    }
 }
 
 /// What is kept of a session.
@@ -188,22 +214,13 @@ impl Cli for Acp {
         OTHER_CLI
     }
 
+    fn models(&self, config: &Config, home: &str, version: &'static str) -> Listing {
+        let asking = Asking::new(self.auth(config), home.to_owned(), version);
+        Listing { command: self.started(config), telling: Telling::Asked(Box::new(asking)) }
+    }
+
     fn command(&self, config: &Config, _: &Start<'_>) -> Command {
-        let mut command = Command { args: config.args.clone(), ..Command::default() };
-        if self.is_codex {
-            // A key would be kept in the home, or in a login that is linked there, and used when it
-            // is not given any more.
-            let store = if config.has_key() { "ephemeral" } else { "file" };
-            // It keeps its variables in the home, too, goes on by itself for a goal, and has agents
-            // of its own.
-            let settings = format!(
-                "cli_auth_credentials_store = {store:?}\n\n\
-                 [features]\ngoals = false\nshell_snapshot = false\n\n\
-                 [agents]\nmax_depth = 0\n"
-            );
-            command.files.push((".codex/config.toml".to_owned(), settings));
-        }
-        command
+        self.started(config)
     }
 
     fn dialogue(&self, config: &Config, start: &Start<'_>) -> Box<dyn Dialogue> {
@@ -243,7 +260,7 @@ struct Talk {
     session: Option<String>,
     model: Option<String>,
     /// The models that the session offers.
-    models: Vec<String>,
+    models: Vec<Model>,
     cwd: String,
     servers: Vec<McpServer>,
     version: &'static str,
@@ -295,7 +312,7 @@ impl Talk {
             Answer::Ready(ready) => {
                 ready?;
                 match self.auth.clone() {
-                    Some(method) => self.authenticate(&method).map(Some),
+                    Some(method) => self.client.authenticate(&method).map(Some),
                     None => self.open().map(Some),
                 }
             }
@@ -320,19 +337,6 @@ impl Talk {
         }
     }
 
-    fn authenticate(&mut self, method: &str) -> Result<String, Failed> {
-        let offered = &self.client.agent().auth_methods;
-        if offered.iter().any(|one| one == method) {
-            return Ok(self.client.authenticate(method));
-        }
-        let offers = match &offered[..] {
-            [] => "nor in any other way that it names".to_owned(),
-            offered => format!("auth may be {}", offered.join(", ")),
-        };
-        let problem = format!("it cannot be authenticated by {method:?}; {offers}");
-        Err(Failed::new(FailureKind::InvalidRequest, problem))
-    }
-
     fn open(&mut self) -> Result<String, Failed> {
         let (can_load, can_resume) = (self.client.agent().can_load, self.client.agent().can_resume);
         let open = match &self.session {
@@ -355,10 +359,7 @@ impl Talk {
             None if opened["models"].is_object() => self.client.set_model(model),
             None => None,
         };
-        line.ok_or_else(|| {
-            let problem = "it offers no choice of models; name the model in args or env";
-            Failed::new(FailureKind::InvalidRequest, problem)
-        })
+        line.ok_or_else(|| Failed::new(FailureKind::InvalidRequest, NO_CHOICE))
     }
 
     /// What it means that the session did not take the model.
@@ -369,7 +370,7 @@ impl Talk {
         }
         let model = self.model.as_deref().unwrap_or_default();
         let mut problem = format!("it does not know the model {model:?} ({})", failed.message);
-        let named: Vec<&str> = self.models.iter().take(MAX_NAMED).map(String::as_str).collect();
+        let named: Vec<&str> = self.models.iter().take(MAX_NAMED).map(|model| &*model.id).collect();
         if !named.is_empty() {
             problem += &format!("; it offers {}", named.join(", "));
         }

@@ -1,6 +1,7 @@
 //! Agents that speak the Agent Client Protocol.
 
 mod cli;
+mod models;
 mod names;
 pub mod protocol;
 mod reading;

@@ -130,8 +130,22 @@ impl Client {
     }
 
     /// Authenticates by one of the agent's methods.
-    pub fn authenticate(&mut self, method: &str) -> String {
-        self.calls.call(Call::Authenticate, "authenticate", &json!({"methodId": method}))
+    ///
+    /// # Errors
+    ///
+    /// Which ones it has, if it has not this one.
+    pub fn authenticate(&mut self, method: &str) -> Result<String, Failed> {
+        let offered = &self.agent.auth_methods;
+        if offered.iter().any(|one| one == method) {
+            let params = json!({"methodId": method});
+            return Ok(self.calls.call(Call::Authenticate, "authenticate", &params));
+        }
+        let offers = match &offered[..] {
+            [] => "nor in any other way that it names".to_owned(),
+            offered => format!("auth may be {}", offered.join(", ")),
+        };
+        let problem = format!("it cannot be authenticated by {method:?}; {offers}");
+        Err(Failed::new(FailureKind::InvalidRequest, problem))
     }
 
     /// Opens the session.

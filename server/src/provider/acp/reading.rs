@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::requests::VERSION;
 use crate::model::Usage;
+use crate::provider::Model;
 use crate::provider::activity::{
     PermissionKind, PermissionOption, TurnOver, content, number, text,
 };
@@ -118,8 +119,8 @@ pub(super) fn model_setting(opened: &Value) -> Option<&Value> {
     settings.find(|setting| text(setting, "category") == "model")
 }
 
-/// The models that a session offers, by the names that it takes.
-pub(super) fn models(opened: &Value) -> Vec<String> {
+/// The models that a session offers.
+pub(super) fn models(opened: &Value) -> Vec<Model> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let (models, name) = match model_setting(opened) {
         Some(setting) => (list(&setting["options"]), "value"),
@@ -129,8 +130,12 @@ pub(super) fn models(opened: &Value) -> Vec<String> {
         Value::Array(group) => group.clone(),
         _ => vec![model],
     });
-    let names = ungrouped.map(|model| text(&model, name).to_owned());
-    names.filter(|name| !name.is_empty()).collect()
+    let models = ungrouped.map(|model| Model {
+        id: text(&model, name).to_owned(),
+        label: text(&model, "name").to_owned(),
+        context_tokens: 0,
+    });
+    models.filter(|model| !model.id.is_empty()).collect()
 }
 
 /// How a prompt ended that was answered. None for a good end.

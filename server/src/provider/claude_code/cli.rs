@@ -10,13 +10,14 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::models::Asking;
 use super::protocol::{Answer, MessageState, Stream};
 use super::requests::{self, Control};
 use crate::model::{SessionId, TurnId};
 use crate::provider::activity::{Activity, Decision, Event, RequestId, TurnOver};
 use crate::provider::cli::told::Told;
 use crate::provider::cli::{
-    About, Cli, Command, Config, Dialogue, MAX_ARGUMENT, Start, Step, make, read,
+    About, Cli, Command, Config, Dialogue, Listing, MAX_ARGUMENT, Start, Step, Telling, make, read,
 };
 use crate::provider::meter::Totals;
 use crate::provider::registry::Kind;
@@ -131,24 +132,18 @@ impl Cli for ClaudeCode {
         if let Some(model) = start.model {
             add(&["--model", model]);
         }
-        command.args.extend(config.args.iter().cloned());
-        if let Some(url) = &config.base_url {
-            command.set("ANTHROPIC_BASE_URL", url);
-        }
-        for name in [
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
-            "DISABLE_TELEMETRY",
-            "DISABLE_ERROR_REPORTING",
-            "DISABLE_AUTOUPDATER",
-        ] {
-            command.set(name, "1");
-        }
-        // What goes on in the background outlives its turn, and would begin turns by itself.
-        command.set("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "1");
-        // What fails is tried again from here, with an eye on the turn.
-        command.set("CLAUDE_CODE_MAX_RETRIES", "1");
-        command.set("ENABLE_TOOL_SEARCH", "false");
+        configure(&mut command, config);
         command
+    }
+
+    fn models(&self, config: &Config, _: &str, _: &'static str) -> Listing {
+        let mut command = Command::default();
+        let args = ["-p", "--output-format", "stream-json", "--verbose", "--input-format"];
+        command.args.extend(args.map(str::to_owned));
+        let args = ["stream-json", "--strict-mcp-config", "--setting-sources="];
+        command.args.extend(args.map(str::to_owned));
+        configure(&mut command, config);
+        Listing { command, telling: Telling::Asked(Box::new(Asking::default())) }
     }
 
     fn dialogue(&self, _: &Config, start: &Start<'_>) -> Box<dyn Dialogue> {
@@ -163,6 +158,27 @@ impl Cli for ClaudeCode {
             started: false,
         })
     }
+}
+
+/// Gives it what is configured, and the variables that it has whatever it is started for.
+fn configure(command: &mut Command, config: &Config) {
+    command.args.extend(config.args.iter().cloned());
+    if let Some(url) = &config.base_url {
+        command.set("ANTHROPIC_BASE_URL", url);
+    }
+    for name in [
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+        "DISABLE_TELEMETRY",
+        "DISABLE_ERROR_REPORTING",
+        "DISABLE_AUTOUPDATER",
+    ] {
+        command.set(name, "1");
+    }
+    // What goes on in the background outlives its turn, and would begin turns by itself.
+    command.set("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "1");
+    // What fails is tried again from here, with an eye on the turn.
+    command.set("CLAUDE_CODE_MAX_RETRIES", "1");
+    command.set("ENABLE_TOOL_SEARCH", "false");
 }
 
 /// The id of its session: that of before, or ours. One that is begun anew has another, since what

@@ -1,6 +1,7 @@
 //! Claude Code, the CLI.
 
 mod cli;
+mod models;
 pub mod protocol;
 pub mod requests;
 #[cfg(test)]

@@ -5,22 +5,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::install::Installed;
 use super::provider::Inner;
-use super::{Listing, home};
-use crate::launcher::{Ends, Exit, HOME, Launch, Launcher};
+use super::{Asked, Asking, Listing, Telling, VERSION, home};
+use crate::launcher::{Ends, Exit, HOME, Launch, Launched, Launcher};
 use crate::model::{FailureClass, SessionId};
 use crate::provider::failure::{Failed, FailureKind};
-use crate::provider::registry::written;
+use crate::provider::lines::Lines;
 use crate::provider::secret::Secrets;
 use crate::provider::{Failure, Model};
 
-/// How long a CLI may take to list its models.
-const LIST: Duration = Duration::from_secs(30);
-/// Bytes of the longest list.
-const MAX_LIST: usize = 1 << 20;
+/// How long a CLI may take to list its models. Those that bring an interpreter take long to start
+/// from a cold disk.
+const LIST: Duration = Duration::from_secs(60);
+/// Bytes of the longest list, with all that is said around it.
+const MAX_LIST: usize = 8 << 20;
+/// Bytes that are read at a time.
+const PIECE: usize = 16 << 10;
+/// How long one that closed its output may take to end.
+const END: Duration = Duration::from_secs(1);
 /// Most bytes of what it complains of that are read.
 const MAX_WORDS: usize = 4 << 10;
 
@@ -55,6 +60,87 @@ async fn start_of(pipe: impl AsyncRead + Unpin, most: usize) -> std::io::Result<
     Ok(String::from_utf8_lossy(&start).into_owned())
 }
 
+/// Asks a program for its models, and ends it.
+async fn ask(
+    name: &str,
+    launched: Launched,
+    mut asking: Box<dyn Asking>,
+) -> Result<Vec<Model>, Failed> {
+    let Launched { mut process, ends, .. } = launched;
+    let Ends::Pipes { stdin, stdout, mut stderr } = ends else {
+        return Err(Failed::new(FailureKind::Other, "it has no pipes"));
+    };
+    let mut words = Vec::new();
+    let told = {
+        let talk = talk(&mut *asking, stdin, stdout);
+        tokio::pin!(talk);
+        tokio::select! {
+            told = &mut talk => told,
+            () = listen(&mut stderr, &mut words) => talk.await,
+        }
+    };
+    let exit = match &told {
+        // What it complains of at its end is read by now, or is not waited for.
+        Ok(None) => process.stop(END).await,
+        _ => process.kill().await,
+    };
+    let complained = String::from_utf8_lossy(&words).into_owned();
+    match told {
+        Ok(Some(models)) if !models.is_empty() => Ok(models),
+        Ok(Some(_)) => Err(none(name, Exit::Code(0), &complained)),
+        Ok(None) => Err(none(name, exit, &complained)),
+        Err(failed) => {
+            let message = format!("{name} listed no models: {}", failed.message);
+            Err(Failed { message, ..failed })
+        }
+    }
+}
+
+/// Speaks with a program until its models are known. None if its output ended before.
+async fn talk(
+    asking: &mut dyn Asking,
+    mut stdin: impl AsyncWrite + Unpin,
+    mut stdout: impl AsyncRead + Unpin,
+) -> Result<Option<Vec<Model>>, Failed> {
+    let protocol = |problem: String| Failed::new(FailureKind::Protocol, problem);
+    let (mut lines, mut piece, mut taken) = (Lines::lenient(), vec![0; PIECE], 0);
+    let mut next = asking.begin();
+    loop {
+        // One that does not listen any more ends its output, too.
+        let _ = stdin.write_all(next.as_bytes()).await;
+        next.clear();
+        while let Some(line) = lines.next() {
+            let line = line.map_err(|broken| protocol(broken.to_string()))?;
+            match asking.read(&line)? {
+                Asked::Next(line) => next += &line,
+                Asked::Models(models) => return Ok(Some(models)),
+            }
+        }
+        if !next.is_empty() {
+            continue;
+        }
+        match stdout.read(&mut piece).await {
+            Ok(0) | Err(_) => return Ok(None),
+            Ok(count) => {
+                taken += count;
+                if taken > MAX_LIST {
+                    return Err(protocol(format!("it wrote more than {MAX_LIST} bytes")));
+                }
+                lines.push(&piece[..count]);
+            }
+        }
+    }
+}
+
+/// Reads what is complained of to its end, and keeps the first of it.
+async fn listen(pipe: &mut (impl AsyncRead + Unpin), words: &mut Vec<u8>) {
+    let mut piece = vec![0; MAX_WORDS];
+    while let Ok(count @ 1..) = pipe.read(&mut piece).await {
+        let room = MAX_WORDS - words.len();
+        words.extend_from_slice(&piece[..count.min(room)]);
+    }
+}
+
 /// A home that is gone with what is asked. It is named as one of a session that nobody has, so that
 /// the next daemon removes what a killed one left.
 struct Home {
@@ -82,18 +168,11 @@ impl Inner {
     /// Has the program list its models.
     pub(super) async fn models(self: Arc<Self>) -> Result<Vec<Model>, Failure> {
         let name = &self.config.name;
-        let Some(listing) = self.cli.models(&self.config) else {
-            return Err(Failure::permanent(format!(
-                "{name} does not tell its models: name one that it knows with --model, or as model \
-                 in [providers.{}]",
-                written(name)
-            )));
-        };
         let installed = self.find()?;
         if let Some(problem) = self.lacks_key() {
             return Err(Failure::new(FailureClass::Auth, problem));
         }
-        let asked = tokio::time::timeout(LIST, self.list(&installed, listing)).await;
+        let asked = tokio::time::timeout(LIST, self.list(&installed)).await;
         asked.unwrap_or_else(|_| {
             let late = format!("{name} did not list its models within {} s", LIST.as_secs());
             Err(Failure::new(FailureClass::Stalled, late))
@@ -102,23 +181,20 @@ impl Inner {
 
     /// Asks in a sandbox with a home that is empty but for what every session's has: it sees no
     /// workspace, and reaches what it reaches with the network off.
-    async fn list(
-        &self,
-        installed: &Installed,
-        Listing { command, read }: Listing,
-    ) -> Result<Vec<Model>, Failure> {
+    async fn list(&self, installed: &Installed) -> Result<Vec<Model>, Failure> {
         let config = &self.config;
         let key = config.secret().await?;
         let sandboxed = self.launcher.confines().await;
         let own = Home::new(&self.folder);
         let host = home::path(&own.folder, own.session, &config.name);
+        let at = if sandboxed { HOME.to_owned() } else { host.to_string_lossy().into_owned() };
+        let Listing { command, telling } = self.cli.models(config, &at, VERSION);
         let files: Vec<_> = command.files.into_iter().chain(config.files.clone()).collect();
         let binds = self.settle_in(&host, &files, installed, sandboxed).map_err(|error| {
             let message = format!("its home {} cannot be made: {error}", host.display());
             Failure::new(FailureClass::Sandbox, message)
         })?;
         let (mut env, mut secrets) = (command.env, Secrets::default());
-        let at = if sandboxed { HOME.to_owned() } else { host.to_string_lossy().into_owned() };
         env.insert("HOME".to_owned(), at);
         env.extend(config.env.clone());
         if let Some(key) = &key {
@@ -132,9 +208,18 @@ impl Inner {
             endpoints: config.endpoints.clone(),
             ..Launch::default()
         };
-        let heard = hear(&self.launcher, launch, MAX_LIST).await;
-        let heard = heard.map_err(|problem| Failure::new(FailureClass::Sandbox, problem))?;
-        let models = listed(&config.name, &heard, read);
+        let not_run = |problem| Failure::new(FailureClass::Sandbox, problem);
+        let models = match telling {
+            Telling::Written(read) => {
+                let heard = hear(&self.launcher, launch, MAX_LIST).await;
+                listed(&config.name, &heard.map_err(not_run)?, read)
+            }
+            Telling::Asked(asking) => {
+                let launched = self.launcher.start(launch).await;
+                let launched = launched.map_err(|error| not_run(error.to_string()))?;
+                ask(&config.name, launched, asking).await
+            }
+        };
         models.map_err(|failed| {
             let message = secrets.hide(&failed.message);
             Failed { message, ..failed }.into()
@@ -158,8 +243,13 @@ fn listed(
         return Ok(models);
     }
     // Where it complains depends on the version.
-    let words = [complained, said].map(|words| words.trim());
-    let words = words.into_iter().find(|words| !words.is_empty()).unwrap_or_default();
+    let words = if complained.trim().is_empty() { said } else { complained };
+    Err(none(name, *exit, words))
+}
+
+/// Why there are none, by the words and the end of a program.
+fn none(name: &str, exit: Exit, words: &str) -> Failed {
+    let words = words.trim();
     let words = &words[..words.floor_char_boundary(MAX_WORDS)];
     let kind = match words.to_lowercase().contains("authentication required") {
         true => FailureKind::Auth,
@@ -170,7 +260,7 @@ fn listed(
         exit => format!(" ({exit})"),
     };
     let words = if words.is_empty() { String::new() } else { format!(": {words}") };
-    Err(Failed::of_text(format!("{name} listed no models{came}{words}"), kind))
+    Failed::of_text(format!("{name} listed no models{came}{words}"), kind)
 }
 
 #[cfg(test)]
@@ -200,5 +290,53 @@ mod tests {
         );
         let long = came(Exit::Code(0), &"a\n".repeat(MAX_LIST / 2), "");
         assert_eq!(long.map_err(|(kind, _)| kind), Err(FailureKind::Protocol));
+    }
+
+    /// Asks twice, and takes the second line for a model.
+    #[derive(Default)]
+    struct Twice(usize);
+
+    impl Asking for Twice {
+        fn begin(&mut self) -> String {
+            "first\n".to_owned()
+        }
+
+        fn read(&mut self, line: &str) -> Result<Asked, Failed> {
+            self.0 += 1;
+            match (self.0, line) {
+                (_, "no") => Err(Failed::new(FailureKind::Auth, "no")),
+                (1, _) => Ok(Asked::Next("second\n".to_owned())),
+                _ => Ok(Asked::Models(vec![Model { id: line.to_owned(), ..Model::default() }])),
+            }
+        }
+    }
+
+    /// What comes of what a program writes, and what it was told.
+    async fn told(output: &[u8]) -> (Result<Option<Vec<Model>>, FailureKind>, String) {
+        let (near, mut far) = tokio::io::duplex(1 << 10);
+        let told = talk(&mut Twice::default(), near, output).await;
+        let mut heard = String::new();
+        far.read_to_string(&mut heard).await.unwrap();
+        (told.map_err(|failed| failed.kind), heard)
+    }
+
+    #[tokio::test]
+    async fn a_program_is_asked_until_its_models_are_known() {
+        let (models, heard) = told(b"hello\n\nmodel\nmore").await;
+        assert_eq!(models.unwrap().unwrap()[0].id, "model");
+        assert_eq!(heard, "first\nsecond\n");
+        assert_eq!(told(b"hello\n").await.0, Ok(None), "its output ended");
+        assert_eq!(told(b"").await.0, Ok(None));
+        assert_eq!(told(b"no\n").await.0, Err(FailureKind::Auth));
+        let endless = vec![b'x'; MAX_LIST + 1];
+        assert_eq!(told(&endless).await.0, Err(FailureKind::Protocol));
+    }
+
+    #[tokio::test]
+    async fn of_what_a_program_complains_of_the_first_is_kept_and_all_is_read() {
+        let (mut words, complaints) = (Vec::new(), vec![b'x'; 3 * MAX_WORDS]);
+        let mut pipe = &complaints[..];
+        listen(&mut pipe, &mut words).await;
+        assert_eq!((words.len(), pipe.len()), (MAX_WORDS, 0));
     }
 }

@@ -33,7 +33,11 @@ pub(super) use self::kept::{is_of_agent, nothing};
 pub(super) use self::provider::make;
 use super::Model;
 use super::activity::{Decision, Event, RequestId};
+use super::failure::Failed;
 use crate::model::{SessionId, TurnId};
+
+/// The version of this daemon.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// What is the same for every process of a CLI.
 #[derive(Debug)]
@@ -121,12 +125,41 @@ impl Command {
     }
 }
 
-/// How a program lists its models, and how that is read.
+/// How a program lists its models.
 pub(super) struct Listing {
     /// The command. A script has no place in it.
     pub(super) command: Command,
-    /// The models of what it wrote.
-    pub(super) read: fn(&str) -> Vec<Model>,
+    /// How it tells them.
+    pub(super) telling: Telling,
+}
+
+/// How a program tells its models.
+pub(super) enum Telling {
+    /// It writes them, and ends. The models of what it wrote.
+    Written(fn(&str) -> Vec<Model>),
+    /// It is asked for them.
+    Asked(Box<dyn Asking>),
+}
+
+/// What is said to a program and what it says until its models are known, without I/O.
+pub(super) trait Asking: Send {
+    /// The first lines.
+    fn begin(&mut self) -> String;
+    /// What a line came to.
+    ///
+    /// # Errors
+    ///
+    /// Why it tells no models.
+    fn read(&mut self, line: &str) -> Result<Asked, Failed>;
+}
+
+/// What came of a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// They are not known yet. What is said next, which may be nothing.
+    Next(String),
+    /// The models.
+    Models(Vec<Model>),
 }
 
 /// A command-line agent.
@@ -157,10 +190,9 @@ pub(super) trait Cli: Send + Sync + 'static {
     fn max_instructions(&self) -> usize {
         usize::MAX
     }
-    /// How it lists its models; none if it does not.
-    fn models(&self, _config: &Config) -> Option<Listing> {
-        None
-    }
+    /// How it lists its models, for the version of this daemon that is given. It has no workspace
+    /// then, but a home, of which the path is given as it sees it.
+    fn models(&self, config: &Config, home: &str, version: &'static str) -> Listing;
     /// How a process is started.
     fn command(&self, config: &Config, start: &Start<'_>) -> Command;
     /// What is said to it.

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::install::Installed;
 use super::provider::Inner;
 use super::turn::{self, Came, Live};
-use super::{Places, Start, home, kept};
+use super::{Places, Start, VERSION, home, kept};
 use crate::launcher::{Bind, HOME, Launch, TOOL_SOCKET, WORKSPACE};
 use crate::model::{Access, FailureClass, Saved};
 use crate::provider::activity::{Activity, TurnOver};
@@ -109,7 +109,7 @@ impl Session {
             home: &host,
             at: &at,
             sandboxed,
-            version: env!("CARGO_PKG_VERSION"),
+            version: VERSION,
         };
         let mut command = cli.command(config, &start);
         command.files.extend(config.files.clone());

@@ -51,6 +51,8 @@ pub enum Call {
     Steer,
     /// End a turn.
     Interrupt,
+    /// Tell the models.
+    Models,
     /// Anything else.
     Other,
 }
@@ -165,6 +167,11 @@ impl Client {
         let client = json!({"name": "substrat", "title": "Substrat", "version": version});
         let first = self.calls.call(Call::Initialize, "initialize", &json!({"clientInfo": client}));
         format!("{first}{}", self.calls.notification("initialized", None))
+    }
+
+    /// Asks for the models, or for those that come after a part of them.
+    pub fn list_models(&mut self, cursor: Option<&str>) -> String {
+        self.calls.call(Call::Models, "model/list", &json!({"cursor": cursor}))
     }
 
     /// Begins a thread, or goes on with one.

@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 
 use super::app_server::{Answer, Call, Client, Thread};
 use super::exec;
+use super::models::Asking;
 use crate::model::TurnId;
 use crate::provider::activity::{Activity, Decision, Event, RequestId, TurnOver};
 use crate::provider::cli::told::Told;
 use crate::provider::cli::{
-    About, Cli, Command, Config, Dialogue, MAX_ARGUMENT, Start, Step, make, read,
+    About, Cli, Command, Config, Dialogue, Listing, MAX_ARGUMENT, Start, Step, Telling, make, read,
 };
 use crate::provider::meter::Totals;
 use crate::provider::registry::Kind;
@@ -46,6 +47,9 @@ struct Keys {
     #[serde(default)]
     transport: Transport,
 }
+
+/// The command of its server for one session.
+const APP_SERVER: &str = "app-server";
 
 /// How it is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -109,6 +113,38 @@ fn sandbox(start: &Start<'_>) -> &'static str {
     if start.sandboxed { "danger-full-access" } else { "workspace-write" }
 }
 
+/// How it is started, whatever for.
+fn started(config: &Config) -> Command {
+    let mut command = Command::default();
+    let args = &mut command.args;
+    args.extend(setting("analytics.enabled", false));
+    args.extend(setting("check_for_update_on_startup", false));
+    args.extend(["--disable", "plugins", "--disable", "apps"].map(str::to_owned));
+    // With a goal it begins turns that nobody asked for. `--disable` of what a version does not
+    // know ends it; such a setting it only warns of.
+    args.extend(setting("features.goals", false));
+    // Its own agents have no turn that could be told, counted and ended.
+    args.extend(setting("agents.max_depth", 0));
+    // With it the variables of its shell, the key too, would be written into its home.
+    args.extend(setting("features.shell_snapshot", false));
+    if config.has_key() || config.base_url.is_some() {
+        let base = config.base_url.as_deref().unwrap_or("https://api.openai.com/v1");
+        let name = "model_providers.substrat";
+        args.extend(setting("model_provider", "substrat"));
+        args.extend(setting(&format!("{name}.name"), "substrat"));
+        args.extend(setting(&format!("{name}.base_url"), base));
+        args.extend(setting(&format!("{name}.wire_api"), "responses"));
+        if config.has_key() {
+            args.extend(setting(&format!("{name}.env_key"), config.key_as.as_str()));
+        }
+        // What fails is tried again from here, with an eye on the turn.
+        args.extend(setting(&format!("{name}.request_max_retries"), 1));
+        args.extend(setting(&format!("{name}.stream_max_retries"), 1));
+    }
+    args.extend(config.args.iter().cloned());
+    command
+}
+
 impl Cli for Codex {
     fn about(&self) -> &'static About {
         &ABOUT
@@ -135,36 +171,18 @@ impl Cli for Codex {
         if self.is_single() { MAX_ARGUMENT } else { usize::MAX }
     }
 
+    // Its app-server tells them, whatever its turns are run by.
+    fn models(&self, config: &Config, _: &str, version: &'static str) -> Listing {
+        let mut command = started(config);
+        command.args.push(APP_SERVER.to_owned());
+        Listing { command, telling: Telling::Asked(Box::new(Asking::new(version))) }
+    }
+
     fn command(&self, config: &Config, start: &Start<'_>) -> Command {
-        let mut command = Command::default();
+        let mut command = started(config);
         let args = &mut command.args;
-        args.extend(setting("analytics.enabled", false));
-        args.extend(setting("check_for_update_on_startup", false));
-        args.extend(["--disable", "plugins", "--disable", "apps"].map(str::to_owned));
-        // With a goal it begins turns that nobody asked for. `--disable` of what a version does not
-        // know ends it; such a setting it only warns of.
-        args.extend(setting("features.goals", false));
-        // Its own agents have no turn that could be told, counted and ended.
-        args.extend(setting("agents.max_depth", 0));
-        // With it the variables of its shell, the key too, would be written into its home.
-        args.extend(setting("features.shell_snapshot", false));
-        if config.has_key() || config.base_url.is_some() {
-            let base = config.base_url.as_deref().unwrap_or("https://api.openai.com/v1");
-            let name = "model_providers.substrat";
-            args.extend(setting("model_provider", "substrat"));
-            args.extend(setting(&format!("{name}.name"), "substrat"));
-            args.extend(setting(&format!("{name}.base_url"), base));
-            args.extend(setting(&format!("{name}.wire_api"), "responses"));
-            if config.has_key() {
-                args.extend(setting(&format!("{name}.env_key"), config.key_as.as_str()));
-            }
-            // What fails is tried again from here, with an eye on the turn.
-            args.extend(setting(&format!("{name}.request_max_retries"), 1));
-            args.extend(setting(&format!("{name}.stream_max_retries"), 1));
-        }
-        args.extend(config.args.iter().cloned());
         match self.transport {
-            Transport::AppServer => args.push("app-server".to_owned()),
+            Transport::AppServer => args.push(APP_SERVER.to_owned()),
             Transport::Exec => {
                 args.extend(setting("approval_policy", "never"));
                 args.extend(setting("mcp_servers.substrat", servers(start)));
@@ -271,7 +289,7 @@ impl Talk {
                 Some(Event::Activity(Activity::Added(outcome)))
             }
             // The turn says itself what became of it.
-            (Call::Turn | Call::Interrupt | Call::Other, _) => None,
+            (Call::Turn | Call::Interrupt | Call::Models | Call::Other, _) => None,
         }
     }
 }

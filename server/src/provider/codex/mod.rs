@@ -4,6 +4,7 @@ pub mod app_server;
 mod cli;
 pub mod exec;
 mod items;
+mod models;
 #[cfg(test)]
 pub(super) mod tests;
 

@@ -10,7 +10,8 @@ use super::protocol::{Answer, Stream};
 use crate::model::TurnId;
 use crate::provider::activity::{Activity, Decision, Event, RequestId, TurnOver};
 use crate::provider::cli::{
-    About, Cli, Command, Config, Dialogue, Listing, MAX_ARGUMENT, Start, Step, make, read, told,
+    About, Cli, Command, Config, Dialogue, Listing, MAX_ARGUMENT, Start, Step, Telling, make, read,
+    told,
 };
 use crate::provider::failure::{Failed, FailureKind};
 use crate::provider::registry::Kind;
@@ -145,10 +146,10 @@ impl Cli for CursorAgent {
         true
     }
 
-    fn models(&self, config: &Config) -> Option<Listing> {
+    fn models(&self, config: &Config, _: &str, _: &'static str) -> Listing {
         let mut command = Command { args: vec!["models".to_owned()], ..Command::default() };
         ask_at(&mut command, config);
-        Some(Listing { command, read: models::read })
+        Listing { command, telling: Telling::Written(models::read) }
     }
 
     fn command(&self, config: &Config, start: &Start<'_>) -> Command {
