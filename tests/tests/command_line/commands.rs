@@ -123,3 +123,32 @@ async fn codex_leaves_none_behind_when_its_turn_is_over() {
 async fn codex_acp_leaves_none_behind_when_its_turn_is_over() {
     over(CODEX_ACP).await;
 }
+
+/// Codex went on while a command runs, and is cancelled then.
+async fn cancelled_beside(agent: Agent) {
+    let Some(bench) = Bench::start(agent, &[]) else { return };
+    let client = bench.client().await;
+    make_pipes(&bench);
+    client.ask("m", "SAY alpha noted").await.unwrap();
+    client.tell("m", &format!("{}\nSTALL", exec(300))).await;
+    let pipe = Pipe::begun(&bench).await;
+    let went_on = bench.server.request(|request| {
+        request.user.contains("STALL") && request.body.to_string().contains("function_call_output")
+    });
+    went_on.await;
+    bench.daemon.ctl_ok(&["agent", "cancel", "m"]);
+    client.wait_event(0, |event| event.r#type == "turn.cancelled").await;
+    pipe.let_go().await;
+    let recalled = client.ask("m", "RECALL").await.unwrap();
+    assert!(recalled.contains("alpha noted"), "{recalled}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn codex_leaves_none_behind_when_it_is_cancelled_later() {
+    cancelled_beside(CODEX).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn codex_acp_leaves_none_behind_when_it_is_cancelled_later() {
+    cancelled_beside(CODEX_ACP).await;
+}
