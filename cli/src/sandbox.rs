@@ -9,17 +9,19 @@ use crate::output::note;
 /// How processes are kept in their workspaces, in a line.
 pub(crate) fn line(sandbox: &v1::Sandbox) -> String {
     let reason = sandbox.reason.as_str();
-    let state = match (sandbox.policy(), sandbox.in_force) {
-        (v1::SandboxPolicy::Off, _) => {
+    let policy = word(sandbox.policy());
+    let state = match (sandbox.policy(), sandbox.in_force, sandbox.state()) {
+        (v1::SandboxPolicy::Off, ..) => {
             "OFF: processes of agents have the rights of the daemon".to_owned()
         }
-        (policy, true) => format!("{}, in force", word(policy)),
-        (v1::SandboxPolicy::Preferred, false) => {
-            format!("preferred, but OFF: processes have the rights of the daemon ({reason})")
+        (_, true, _) => format!("{policy}, in force"),
+        (v1::SandboxPolicy::Preferred, false, v1::SandboxState::Unavailable) => {
+            format!("{policy}, NOT AVAILABLE: no process is started for now ({reason})")
         }
-        (policy, false) => {
-            format!("{}, NOT AVAILABLE: no process is started ({reason})", word(policy))
+        (v1::SandboxPolicy::Preferred, false, _) => {
+            format!("{policy}, but OFF: processes have the rights of the daemon ({reason})")
         }
+        (_, false, _) => format!("{policy}, NOT AVAILABLE: no process is started ({reason})"),
     };
     let parts = [state, sandbox.bubblewrap_version.clone(), sandbox.limits.clone()];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
@@ -98,4 +100,40 @@ pub(crate) async fn warn(client: &Client) -> Result<(), Error> {
         note(&format!("warning: sandbox {}", line(&sandbox)));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(policy: v1::SandboxPolicy, state: v1::SandboxState) -> String {
+        line(&v1::Sandbox {
+            policy: policy.into(),
+            state: state.into(),
+            in_force: state == v1::SandboxState::InForce,
+            reason: if state == v1::SandboxState::InForce { "" } else { "why" }.to_owned(),
+            ..v1::Sandbox::default()
+        })
+    }
+
+    #[test]
+    fn what_is_said_of_a_sandbox_is_what_happens_to_processes() {
+        use v1::{SandboxPolicy as Policy, SandboxState as State};
+        assert_eq!(told(Policy::Required, State::InForce), "required, in force");
+        assert_eq!(
+            told(Policy::Required, State::Unavailable),
+            "required, NOT AVAILABLE: no process is started (why)"
+        );
+        assert_eq!(
+            told(Policy::Preferred, State::Unavailable),
+            "preferred, NOT AVAILABLE: no process is started for now (why)"
+        );
+        assert_eq!(
+            told(Policy::Preferred, State::Off),
+            "preferred, but OFF: processes have the rights of the daemon (why)"
+        );
+        // An older daemon tells no state.
+        assert!(told(Policy::Preferred, State::Unspecified).starts_with("preferred, but OFF"));
+        assert!(told(Policy::Off, State::Off).starts_with("OFF"));
+    }
 }

@@ -1,12 +1,9 @@
 //! `substratctl session`: low-level control of sessions.
 
-use std::collections::BTreeMap;
-
 use clap::Subcommand;
 use substrat_proto::v1;
 
 use super::Context;
-use super::agent::list;
 use crate::client::request_id;
 use crate::error::Error;
 use crate::output::{Table, line, short_id};
@@ -52,8 +49,7 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Error
                     break;
                 }
             }
-            let agents = list::all(&client, true).await?.agents;
-            context.output.response(&found, |found| table(context, &found.sessions, &agents))?;
+            context.output.response(&found, |found| table(context, &found.sessions))?;
             sandbox::warn(&client).await
         }
         Command::Show(Args { session }) => {
@@ -92,11 +88,12 @@ fn state_word(session: &v1::Session) -> &'static str {
     }
 }
 
-fn table(context: &Context, sessions: &[v1::Session], agents: &[v1::Agent]) {
-    let agents: BTreeMap<_, _> = agents.iter().map(|agent| (agent.id.as_str(), agent)).collect();
-    let sandbox_of = |session: &v1::Session| {
-        agents.get(session.agent_id.as_str()).and_then(|agent| agent.sandbox.as_ref())
-    };
+/// How its processes are started; nothing of one that starts no more.
+fn sandbox_of(session: &v1::Session) -> Option<&v1::SandboxStatus> {
+    session.sandbox.as_ref().filter(|_| session.state() != v1::SessionState::Terminated)
+}
+
+fn table(context: &Context, sessions: &[v1::Session]) {
     let sandboxes = Column::of(sessions.iter().map(sandbox_of));
     let headings = &["SESSION", "AGENT", "STATE", "PROVIDER", "EVENTS", "CREATED", "SANDBOX"];
     let mut table = Table::new(sandboxes.headings(headings));
@@ -130,4 +127,7 @@ fn show(session: Option<&v1::Session>) {
     line(&format!("suspended  {}", time::date(session.suspend_time.as_ref())));
     line(&format!("saved      {}", time::bytes(session.provider_state_size)));
     line(&format!("events     {}, the last one {}", session.event_count, session.last_sequence));
+    if let Some(lack) = sandbox::lack_line(sandbox_of(session)) {
+        line(&format!("sandbox    {lack}"));
+    }
 }

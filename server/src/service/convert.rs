@@ -171,7 +171,7 @@ pub(super) fn enqueued(sequence: u64, data: &MessageEnqueued) -> v1::Message {
     }
 }
 
-pub(super) fn session(state: &State, agent: &Agent) -> v1::Session {
+pub(super) fn session(state: &State, agent: &Agent, confinement: &Confinement) -> v1::Session {
     let Session { id, provider, model, created_at, suspended_at, saved, events, .. } =
         &agent.session;
     let stands = match agent.session.state {
@@ -193,6 +193,7 @@ pub(super) fn session(state: &State, agent: &Agent) -> v1::Session {
         provider_state_size: saved.as_ref().map_or(0, crate::model::Blob::size),
         event_count: *events,
         last_sequence: agent.session.last_seq,
+        sandbox: Some(confinement.of_agent(agent)),
     }
 }
 

@@ -38,14 +38,10 @@ fn sandbox(report: &SandboxReport) -> v1::Sandbox {
         }
         .into(),
         in_force: report.in_force,
-        reason: match (report.policy, report.may_pass) {
-            (SandboxPolicy::Preferred, true) => {
-                format!("no process is started for now: {}", report.reason)
-            }
-            _ => report.reason.clone(),
-        },
+        reason: report.reason.clone(),
         bubblewrap_version: report.bubblewrap.clone(),
         limits: report.limits.clone(),
+        state: super::sandbox::state(report).into(),
     }
 }
 

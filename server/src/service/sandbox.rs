@@ -56,13 +56,17 @@ impl Confinement {
 }
 
 fn status(report: &SandboxReport) -> v1::SandboxStatus {
-    let state = match (report.policy, report.in_force) {
+    v1::SandboxStatus { state: state(report).into(), reason: report.reason.clone() }
+}
+
+/// How processes are started, as far as that is known.
+pub(super) fn state(report: &SandboxReport) -> v1::SandboxState {
+    match (report.policy, report.in_force) {
         (SandboxPolicy::Preferred, false) if report.may_pass => v1::SandboxState::Unavailable,
         (SandboxPolicy::Off, _) | (SandboxPolicy::Preferred, false) => v1::SandboxState::Off,
         (SandboxPolicy::Required, false) => v1::SandboxState::Unavailable,
         (SandboxPolicy::Required | SandboxPolicy::Preferred, true) => v1::SandboxState::InForce,
-    };
-    v1::SandboxStatus { state: state.into(), reason: report.reason.clone() }
+    }
 }
 
 #[cfg(test)]

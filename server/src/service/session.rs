@@ -38,14 +38,16 @@ impl Api {
             let what = format!("the command came to {outcome:?}");
             return Err(rejected(&Rejection::Bug { what }));
         };
+        let confinement = self.confinement().await;
         let mut news = self.engine.feed().watch();
         loop {
             news.borrow_and_update();
+            let confinement = confinement.clone();
             let now = self.engine.read(move |state| {
                 let agent = state.agent_of(id)?;
                 let there = agent.session.state == wanted
                     || agent.session.state == SessionState::Terminated;
-                Some((there, convert::session(state, agent)))
+                Some((there, convert::session(state, agent, &confinement)))
             });
             match now.await.map_err(|no| refused(&no))? {
                 Some((true, session)) => return Ok(session),
@@ -82,10 +84,11 @@ impl SessionService for Api {
         let message = request.into_inner();
         let size = request::page_size(message.page_size, 1000)?;
         let after = request::page_token(&message.page_token)?;
+        let confinement = self.confinement().await;
         let listed = self.engine.read(move |state| {
-            let sessions = state
-                .agents_after(after)
-                .map(|agent| (agent.session.first_seq, convert::session(state, agent)));
+            let sessions = state.agents_after(after).map(|agent| {
+                (agent.session.first_seq, convert::session(state, agent, &confinement))
+            });
             request::page(sessions, size)
         });
         let (sessions, next_page_token) = listed.await.map_err(|no| refused(&no))?;
@@ -96,7 +99,9 @@ impl SessionService for Api {
         &self,
         request: Request<v1::GetSessionRequest>,
     ) -> Result<Response<v1::GetSessionResponse>, Status> {
-        let session = self.of_session(request.into_inner().session, convert::session).await?;
+        let confinement = self.confinement().await;
+        let read = move |state: &State, agent: &Agent| convert::session(state, agent, &confinement);
+        let session = self.of_session(request.into_inner().session, read).await?;
         Ok(Response::new(v1::GetSessionResponse { session: Some(session) }))
     }
 

@@ -24,25 +24,26 @@ _sym_db = _symbol_database.Default()
 
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from substrat.v1 import sandbox_pb2 as substrat_dot_v1_dot_sandbox__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18substrat/v1/daemon.proto\x12\x0bsubstrat.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xad\x04\n\x06\x44\x61\x65mon\x12\x18\n\x07version\x18\x01 \x01(\tR\x07version\x12\x10\n\x03pid\x18\x02 \x01(\rR\x03pid\x12\x39\n\nstart_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\tstartTime\x12\x12\n\x04home\x18\x04 \x01(\tR\x04home\x12\x1f\n\x0b\x61gent_count\x18\x05 \x01(\rR\nagentCount\x12\x1d\n\nbusy_count\x18\x06 \x01(\rR\tbusyCount\x12#\n\rwaiting_count\x18\x07 \x01(\rR\x0cwaitingCount\x12!\n\x0cqueued_count\x18\x08 \x01(\rR\x0bqueuedCount\x12#\n\rsession_count\x18\t \x01(\rR\x0csessionCount\x12\'\n\x0fworkspace_count\x18\n \x01(\rR\x0eworkspaceCount\x12\x1d\n\ninbox_size\x18\x0b \x01(\rR\tinboxSize\x12.\n\x07journal\x18\x0c \x01(\x0b\x32\x14.substrat.v1.JournalR\x07journal\x12\x37\n\x08recovery\x18\r \x01(\x0b\x32\x1b.substrat.v1.RecoveryReportR\x08recovery\x12\x1a\n\x08\x64raining\x18\x0e \x01(\x08R\x08\x64raining\x12.\n\x07sandbox\x18\x0f \x01(\x0b\x32\x14.substrat.v1.SandboxR\x07sandbox\"\xb7\x01\n\x07Sandbox\x12\x32\n\x06policy\x18\x01 \x01(\x0e\x32\x1a.substrat.v1.SandboxPolicyR\x06policy\x12\x19\n\x08in_force\x18\x02 \x01(\x08R\x07inForce\x12\x16\n\x06reason\x18\x03 \x01(\tR\x06reason\x12-\n\x12\x62ubblewrap_version\x18\x04 \x01(\tR\x11\x62ubblewrapVersion\x12\x16\n\x06limits\x18\x05 \x01(\tR\x06limits\"\xe0\x01\n\x07Journal\x12)\n\x10\x64urable_sequence\x18\x01 \x01(\x04R\x0f\x64urableSequence\x12/\n\x13\x63heckpoint_sequence\x18\x02 \x01(\x04R\x12\x63heckpointSequence\x12#\n\rsegment_count\x18\x03 \x01(\rR\x0csegmentCount\x12\x1d\n\ntail_bytes\x18\x04 \x01(\x04R\ttailBytes\x12!\n\x0c\x63ommit_count\x18\x05 \x01(\x04R\x0b\x63ommitCount\x12\x12\n\x04\x66ull\x18\x06 \x01(\x08R\x04\x66ull\"\xe2\x03\n\x0eRecoveryReport\x12\x14\n\x05\x63lean\x18\x01 \x01(\x08R\x05\x63lean\x12\x35\n\x08\x64uration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.DurationR\x08\x64uration\x12/\n\x13\x63heckpoint_sequence\x18\x03 \x01(\x04R\x12\x63heckpointSequence\x12\'\n\x0freplayed_events\x18\x04 \x01(\x04R\x0ereplayedEvents\x12\x18\n\x07rebuilt\x18\x05 \x01(\x08R\x07rebuilt\x12\x1d\n\ntorn_bytes\x18\x06 \x01(\x04R\ttornBytes\x12\x31\n\x14repaired_projections\x18\x07 \x01(\rR\x13repairedProjections\x12+\n\x11interrupted_turns\x18\x08 \x01(\rR\x10interruptedTurns\x12%\n\x0eorphaned_calls\x18\t \x01(\rR\rorphanedCalls\x12+\n\x11returned_messages\x18\n \x01(\rR\x10returnedMessages\x12 \n\x0bquarantined\x18\x0b \x03(\tR\x0bquarantined\x12\x1a\n\x08imported\x18\x0c \x01(\tR\x08imported\"o\n\x0b\x43onfigValue\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\tR\x05value\x12\x16\n\x06source\x18\x03 \x01(\tR\x06source\x12 \n\x0b\x64\x65scription\x18\x04 \x01(\tR\x0b\x64\x65scription*\x82\x01\n\rSandboxPolicy\x12\x1e\n\x1aSANDBOX_POLICY_UNSPECIFIED\x10\x00\x12\x1b\n\x17SANDBOX_POLICY_REQUIRED\x10\x01\x12\x1c\n\x18SANDBOX_POLICY_PREFERRED\x10\x02\x12\x16\n\x12SANDBOX_POLICY_OFF\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18substrat/v1/daemon.proto\x12\x0bsubstrat.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19substrat/v1/sandbox.proto\"\xad\x04\n\x06\x44\x61\x65mon\x12\x18\n\x07version\x18\x01 \x01(\tR\x07version\x12\x10\n\x03pid\x18\x02 \x01(\rR\x03pid\x12\x39\n\nstart_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\tstartTime\x12\x12\n\x04home\x18\x04 \x01(\tR\x04home\x12\x1f\n\x0b\x61gent_count\x18\x05 \x01(\rR\nagentCount\x12\x1d\n\nbusy_count\x18\x06 \x01(\rR\tbusyCount\x12#\n\rwaiting_count\x18\x07 \x01(\rR\x0cwaitingCount\x12!\n\x0cqueued_count\x18\x08 \x01(\rR\x0bqueuedCount\x12#\n\rsession_count\x18\t \x01(\rR\x0csessionCount\x12\'\n\x0fworkspace_count\x18\n \x01(\rR\x0eworkspaceCount\x12\x1d\n\ninbox_size\x18\x0b \x01(\rR\tinboxSize\x12.\n\x07journal\x18\x0c \x01(\x0b\x32\x14.substrat.v1.JournalR\x07journal\x12\x37\n\x08recovery\x18\r \x01(\x0b\x32\x1b.substrat.v1.RecoveryReportR\x08recovery\x12\x1a\n\x08\x64raining\x18\x0e \x01(\x08R\x08\x64raining\x12.\n\x07sandbox\x18\x0f \x01(\x0b\x32\x14.substrat.v1.SandboxR\x07sandbox\"\xe8\x01\n\x07Sandbox\x12\x32\n\x06policy\x18\x01 \x01(\x0e\x32\x1a.substrat.v1.SandboxPolicyR\x06policy\x12\x19\n\x08in_force\x18\x02 \x01(\x08R\x07inForce\x12\x16\n\x06reason\x18\x03 \x01(\tR\x06reason\x12-\n\x12\x62ubblewrap_version\x18\x04 \x01(\tR\x11\x62ubblewrapVersion\x12\x16\n\x06limits\x18\x05 \x01(\tR\x06limits\x12/\n\x05state\x18\x06 \x01(\x0e\x32\x19.substrat.v1.SandboxStateR\x05state\"\xe0\x01\n\x07Journal\x12)\n\x10\x64urable_sequence\x18\x01 \x01(\x04R\x0f\x64urableSequence\x12/\n\x13\x63heckpoint_sequence\x18\x02 \x01(\x04R\x12\x63heckpointSequence\x12#\n\rsegment_count\x18\x03 \x01(\rR\x0csegmentCount\x12\x1d\n\ntail_bytes\x18\x04 \x01(\x04R\ttailBytes\x12!\n\x0c\x63ommit_count\x18\x05 \x01(\x04R\x0b\x63ommitCount\x12\x12\n\x04\x66ull\x18\x06 \x01(\x08R\x04\x66ull\"\xe2\x03\n\x0eRecoveryReport\x12\x14\n\x05\x63lean\x18\x01 \x01(\x08R\x05\x63lean\x12\x35\n\x08\x64uration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.DurationR\x08\x64uration\x12/\n\x13\x63heckpoint_sequence\x18\x03 \x01(\x04R\x12\x63heckpointSequence\x12\'\n\x0freplayed_events\x18\x04 \x01(\x04R\x0ereplayedEvents\x12\x18\n\x07rebuilt\x18\x05 \x01(\x08R\x07rebuilt\x12\x1d\n\ntorn_bytes\x18\x06 \x01(\x04R\ttornBytes\x12\x31\n\x14repaired_projections\x18\x07 \x01(\rR\x13repairedProjections\x12+\n\x11interrupted_turns\x18\x08 \x01(\rR\x10interruptedTurns\x12%\n\x0eorphaned_calls\x18\t \x01(\rR\rorphanedCalls\x12+\n\x11returned_messages\x18\n \x01(\rR\x10returnedMessages\x12 \n\x0bquarantined\x18\x0b \x03(\tR\x0bquarantined\x12\x1a\n\x08imported\x18\x0c \x01(\tR\x08imported\"o\n\x0b\x43onfigValue\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\tR\x05value\x12\x16\n\x06source\x18\x03 \x01(\tR\x06source\x12 \n\x0b\x64\x65scription\x18\x04 \x01(\tR\x0b\x64\x65scription*\x82\x01\n\rSandboxPolicy\x12\x1e\n\x1aSANDBOX_POLICY_UNSPECIFIED\x10\x00\x12\x1b\n\x17SANDBOX_POLICY_REQUIRED\x10\x01\x12\x1c\n\x18SANDBOX_POLICY_PREFERRED\x10\x02\x12\x16\n\x12SANDBOX_POLICY_OFF\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'substrat.v1.daemon_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SANDBOXPOLICY']._serialized_start=1678
-  _globals['_SANDBOXPOLICY']._serialized_end=1808
-  _globals['_DAEMON']._serialized_start=107
-  _globals['_DAEMON']._serialized_end=664
-  _globals['_SANDBOX']._serialized_start=667
-  _globals['_SANDBOX']._serialized_end=850
-  _globals['_JOURNAL']._serialized_start=853
-  _globals['_JOURNAL']._serialized_end=1077
-  _globals['_RECOVERYREPORT']._serialized_start=1080
-  _globals['_RECOVERYREPORT']._serialized_end=1562
-  _globals['_CONFIGVALUE']._serialized_start=1564
-  _globals['_CONFIGVALUE']._serialized_end=1675
+  _globals['_SANDBOXPOLICY']._serialized_start=1754
+  _globals['_SANDBOXPOLICY']._serialized_end=1884
+  _globals['_DAEMON']._serialized_start=134
+  _globals['_DAEMON']._serialized_end=691
+  _globals['_SANDBOX']._serialized_start=694
+  _globals['_SANDBOX']._serialized_end=926
+  _globals['_JOURNAL']._serialized_start=929
+  _globals['_JOURNAL']._serialized_end=1153
+  _globals['_RECOVERYREPORT']._serialized_start=1156
+  _globals['_RECOVERYREPORT']._serialized_end=1638
+  _globals['_CONFIGVALUE']._serialized_start=1640
+  _globals['_CONFIGVALUE']._serialized_end=1751
 # @@protoc_insertion_point(module_scope)

@@ -2,6 +2,7 @@ import datetime
 
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from substrat.v1 import sandbox_pb2 as _sandbox_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -57,18 +58,20 @@ class Daemon(_message.Message):
     def __init__(self, version: _Optional[str] = ..., pid: _Optional[int] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., home: _Optional[str] = ..., agent_count: _Optional[int] = ..., busy_count: _Optional[int] = ..., waiting_count: _Optional[int] = ..., queued_count: _Optional[int] = ..., session_count: _Optional[int] = ..., workspace_count: _Optional[int] = ..., inbox_size: _Optional[int] = ..., journal: _Optional[_Union[Journal, _Mapping]] = ..., recovery: _Optional[_Union[RecoveryReport, _Mapping]] = ..., draining: _Optional[bool] = ..., sandbox: _Optional[_Union[Sandbox, _Mapping]] = ...) -> None: ...
 
 class Sandbox(_message.Message):
-    __slots__ = ("policy", "in_force", "reason", "bubblewrap_version", "limits")
+    __slots__ = ("policy", "in_force", "reason", "bubblewrap_version", "limits", "state")
     POLICY_FIELD_NUMBER: _ClassVar[int]
     IN_FORCE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     BUBBLEWRAP_VERSION_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
     policy: SandboxPolicy
     in_force: bool
     reason: str
     bubblewrap_version: str
     limits: str
-    def __init__(self, policy: _Optional[_Union[SandboxPolicy, str]] = ..., in_force: _Optional[bool] = ..., reason: _Optional[str] = ..., bubblewrap_version: _Optional[str] = ..., limits: _Optional[str] = ...) -> None: ...
+    state: _sandbox_pb2.SandboxState
+    def __init__(self, policy: _Optional[_Union[SandboxPolicy, str]] = ..., in_force: _Optional[bool] = ..., reason: _Optional[str] = ..., bubblewrap_version: _Optional[str] = ..., limits: _Optional[str] = ..., state: _Optional[_Union[_sandbox_pb2.SandboxState, str]] = ...) -> None: ...
 
 class Journal(_message.Message):
     __slots__ = ("durable_sequence", "checkpoint_sequence", "segment_count", "tail_bytes", "commit_count", "full")

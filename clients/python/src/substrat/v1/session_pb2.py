@@ -23,17 +23,18 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from substrat.v1 import sandbox_pb2 as substrat_dot_v1_dot_sandbox__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19substrat/v1/session.proto\x12\x0bsubstrat.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa8\x03\n\x07Session\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x19\n\x08\x61gent_id\x18\x02 \x01(\tR\x07\x61gentId\x12\x1d\n\nagent_path\x18\x03 \x01(\tR\tagentPath\x12/\n\x05state\x18\x04 \x01(\x0e\x32\x19.substrat.v1.SessionStateR\x05state\x12\x1a\n\x08provider\x18\x05 \x01(\tR\x08provider\x12\x14\n\x05model\x18\x06 \x01(\tR\x05model\x12;\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\ncreateTime\x12=\n\x0csuspend_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x0bsuspendTime\x12.\n\x13provider_state_size\x18\t \x01(\x04R\x11providerStateSize\x12\x1f\n\x0b\x65vent_count\x18\n \x01(\x04R\neventCount\x12#\n\rlast_sequence\x18\x0b \x01(\x04R\x0clastSequence*\xbb\x01\n\x0cSessionState\x12\x1d\n\x19SESSION_STATE_UNSPECIFIED\x10\x00\x12\x19\n\x15SESSION_STATE_CREATED\x10\x01\x12\x18\n\x14SESSION_STATE_ACTIVE\x10\x02\x12\x1c\n\x18SESSION_STATE_SUSPENDING\x10\x03\x12\x1b\n\x17SESSION_STATE_SUSPENDED\x10\x04\x12\x1c\n\x18SESSION_STATE_TERMINATED\x10\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19substrat/v1/session.proto\x12\x0bsubstrat.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19substrat/v1/sandbox.proto\"\xde\x03\n\x07Session\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x19\n\x08\x61gent_id\x18\x02 \x01(\tR\x07\x61gentId\x12\x1d\n\nagent_path\x18\x03 \x01(\tR\tagentPath\x12/\n\x05state\x18\x04 \x01(\x0e\x32\x19.substrat.v1.SessionStateR\x05state\x12\x1a\n\x08provider\x18\x05 \x01(\tR\x08provider\x12\x14\n\x05model\x18\x06 \x01(\tR\x05model\x12;\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\ncreateTime\x12=\n\x0csuspend_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x0bsuspendTime\x12.\n\x13provider_state_size\x18\t \x01(\x04R\x11providerStateSize\x12\x1f\n\x0b\x65vent_count\x18\n \x01(\x04R\neventCount\x12#\n\rlast_sequence\x18\x0b \x01(\x04R\x0clastSequence\x12\x34\n\x07sandbox\x18\x0c \x01(\x0b\x32\x1a.substrat.v1.SandboxStatusR\x07sandbox*\xbb\x01\n\x0cSessionState\x12\x1d\n\x19SESSION_STATE_UNSPECIFIED\x10\x00\x12\x19\n\x15SESSION_STATE_CREATED\x10\x01\x12\x18\n\x14SESSION_STATE_ACTIVE\x10\x02\x12\x1c\n\x18SESSION_STATE_SUSPENDING\x10\x03\x12\x1b\n\x17SESSION_STATE_SUSPENDED\x10\x04\x12\x1c\n\x18SESSION_STATE_TERMINATED\x10\x05\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'substrat.v1.session_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SESSIONSTATE']._serialized_start=503
-  _globals['_SESSIONSTATE']._serialized_end=690
-  _globals['_SESSION']._serialized_start=76
-  _globals['_SESSION']._serialized_end=500
+  _globals['_SESSIONSTATE']._serialized_start=584
+  _globals['_SESSIONSTATE']._serialized_end=771
+  _globals['_SESSION']._serialized_start=103
+  _globals['_SESSION']._serialized_end=581
 # @@protoc_insertion_point(module_scope)

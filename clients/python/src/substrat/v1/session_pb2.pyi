@@ -1,6 +1,7 @@
 import datetime
 
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from substrat.v1 import sandbox_pb2 as _sandbox_pb2
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -25,7 +26,7 @@ SESSION_STATE_SUSPENDED: SessionState
 SESSION_STATE_TERMINATED: SessionState
 
 class Session(_message.Message):
-    __slots__ = ("id", "agent_id", "agent_path", "state", "provider", "model", "create_time", "suspend_time", "provider_state_size", "event_count", "last_sequence")
+    __slots__ = ("id", "agent_id", "agent_path", "state", "provider", "model", "create_time", "suspend_time", "provider_state_size", "event_count", "last_sequence", "sandbox")
     ID_FIELD_NUMBER: _ClassVar[int]
     AGENT_ID_FIELD_NUMBER: _ClassVar[int]
     AGENT_PATH_FIELD_NUMBER: _ClassVar[int]
@@ -37,6 +38,7 @@ class Session(_message.Message):
     PROVIDER_STATE_SIZE_FIELD_NUMBER: _ClassVar[int]
     EVENT_COUNT_FIELD_NUMBER: _ClassVar[int]
     LAST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    SANDBOX_FIELD_NUMBER: _ClassVar[int]
     id: str
     agent_id: str
     agent_path: str
@@ -48,4 +50,5 @@ class Session(_message.Message):
     provider_state_size: int
     event_count: int
     last_sequence: int
-    def __init__(self, id: _Optional[str] = ..., agent_id: _Optional[str] = ..., agent_path: _Optional[str] = ..., state: _Optional[_Union[SessionState, str]] = ..., provider: _Optional[str] = ..., model: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., suspend_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., provider_state_size: _Optional[int] = ..., event_count: _Optional[int] = ..., last_sequence: _Optional[int] = ...) -> None: ...
+    sandbox: _sandbox_pb2.SandboxStatus
+    def __init__(self, id: _Optional[str] = ..., agent_id: _Optional[str] = ..., agent_path: _Optional[str] = ..., state: _Optional[_Union[SessionState, str]] = ..., provider: _Optional[str] = ..., model: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., suspend_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., provider_state_size: _Optional[int] = ..., event_count: _Optional[int] = ..., last_sequence: _Optional[int] = ..., sandbox: _Optional[_Union[_sandbox_pb2.SandboxStatus, _Mapping]] = ...) -> None: ...

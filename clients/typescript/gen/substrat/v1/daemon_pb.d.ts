@@ -5,6 +5,7 @@
 import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
 import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
+import type { SandboxState } from "./sandbox_pb.js";
 
 /**
  * Describes the file substrat/v1/daemon.proto.
@@ -143,7 +144,7 @@ export declare type Sandbox = Message<"substrat.v1.Sandbox"> & {
   policy: SandboxPolicy;
 
   /**
-   * Whether processes are started in a sandbox.
+   * Whether processes are started in a sandbox; state tells what is done where they are not.
    *
    * @generated from field: bool in_force = 2;
    */
@@ -169,6 +170,13 @@ export declare type Sandbox = Message<"substrat.v1.Sandbox"> & {
    * @generated from field: string limits = 5;
    */
   limits: string;
+
+  /**
+   * How processes are started: not at all, too, where a preferred sandbox cannot be had for now.
+   *
+   * @generated from field: substrat.v1.SandboxState state = 6;
+   */
+  state: SandboxState;
 };
 
 /**

@@ -5,6 +5,7 @@
 import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
+import type { SandboxStatus } from "./sandbox_pb.js";
 
 /**
  * Describes the file substrat/v1/session.proto.
@@ -93,6 +94,13 @@ export declare type Session = Message<"substrat.v1.Session"> & {
    * @generated from field: uint64 last_sequence = 11;
    */
   lastSequence: bigint;
+
+  /**
+   * How processes of its agent are started.
+   *
+   * @generated from field: substrat.v1.SandboxStatus sandbox = 12;
+   */
+  sandbox?: SandboxStatus | undefined;
 };
 
 /**
