@@ -86,13 +86,18 @@ async fn models(context: &Context, client: &Client, provider: String) -> Result<
     let request = v1::ListModelsRequest { provider };
     let response = client.providers().list_models(request).await?.into_inner();
     context.output.response(&response, |response| {
-        let mut table = Table::new(&["MODEL", "CONTEXT", "NAME"]);
+        const HEADINGS: &[&str] = &["MODEL", "NAME", "CONTEXT"];
+        // Most tell no context.
+        let told = response.models.iter().any(|model| model.context_tokens > 0);
+        let shown = if told { HEADINGS } else { &HEADINGS[..2] };
+        let mut table = Table::new(shown);
         for model in &response.models {
             let context = match model.context_tokens {
-                0 => String::new(),
+                0 => "-".to_owned(),
                 tokens => tokens.to_string(),
             };
-            table.row(vec![model.id.clone(), context, model.label.clone()]);
+            let cells = [model.id.clone(), model.label.clone(), context];
+            table.row(cells.into_iter().take(shown.len()).collect());
         }
         table.print(context.output, "no models");
     })

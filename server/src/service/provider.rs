@@ -68,7 +68,10 @@ fn failed(failure: &Failure) -> Status {
         FailureClass::Permanent => {
             (Code::FailedPrecondition, "its page says which models it takes")
         }
-        class if class.may_pass() => (Code::Unavailable, "try again later"),
+        class if class.may_pass() => {
+            let hint = "try again later; substratctl provider check says what it needs";
+            (Code::Unavailable, hint)
+        }
         _ => (Code::FailedPrecondition, "substratctl provider check says what it needs"),
     };
     status(code, Reason::ProviderFailed, failure.message.clone(), hint)

@@ -131,9 +131,6 @@ pub(crate) async fn failures(agent: Agent) {
     let client = bench.client().await;
     let troubles = ["STATUS 400", "STATUS 401", "STATUS 429", "STATUS 500", "STATUS 529", "CUT"];
     for (trouble, class) in troubles.into_iter().zip(agent.classes) {
-        if class.is_empty() {
-            continue;
-        }
         let before = client.sequence().await;
         // What a failed turn was asked comes again with the next.
         let name = format!("m{before}");

@@ -116,7 +116,7 @@ pub const GEMINI: Agent = Agent {
             "security": {"auth": {"selectedType": "gemini-api-key"}},
             "privacy": {"usageStatisticsEnabled": false},
             "telemetry": {"enabled": false},
-            "general": {"enableAutoUpdate": false},
+            "general": {"enableAutoUpdate": false, "maxAttempts": 1},
         });
         let file = (".gemini/settings.json".to_owned(), settings.to_string().into());
         let env = toml::Table::from_iter([
@@ -132,8 +132,7 @@ pub const GEMINI: Agent = Agent {
             ("files", toml::Value::Table(toml::Table::from_iter([file])).to_string()),
         ]
     },
-    // It tries again by itself for minutes.
-    classes: ["invalid-request", "auth", "", "", "", ""],
+    classes: ["invalid-request", "auth", "rate-limit", "overload", "overload", "network"],
 };
 
 /// Claude Code by its adapter.

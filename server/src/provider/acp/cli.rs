@@ -58,7 +58,7 @@ endpoints = [
 GEMINI_CLI_TRUST_WORKSPACE = "true"
 GEMINI_CLI_NO_RELAUNCH = "true"
 [files]
-".gemini/settings.json" = '''{"privacy":{"usageStatisticsEnabled":false},"telemetry":{"enabled":false},"general":{"enableAutoUpdate":false}}'''
+".gemini/settings.json" = '''{"privacy":{"usageStatisticsEnabled":false},"telemetry":{"enabled":false},"general":{"enableAutoUpdate":false,"maxAttempts":2}}'''
 "#;
 
 const OPENCODE: &str = r#"

@@ -91,6 +91,8 @@ pub(super) fn failed(error: &Error) -> Failed {
         // What stands behind it may be the last words of that CLI.
         _ if is_lost => FailureKind::Killed,
         Some(kind @ FailureKind::Overflow) => kind,
+        // Gemini gives a stream that broke off the status of a server with trouble.
+        _ if message == "terminated" => FailureKind::Network,
         // Claude's adapter names any of them an error of the server.
         Some(kind @ FailureKind::Network) if code.is_none() => kind,
         _ => code

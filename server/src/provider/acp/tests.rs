@@ -454,6 +454,9 @@ fn an_agent_that_lost_its_cli_was_killed() {
     }
     let other = json!({"code": -32000, "message": "Your session has ended. Please log in again."});
     assert_eq!(kind(other), FailureKind::Auth);
+    // Gemini's words for a stream that broke off.
+    assert_eq!(kind(json!({"code": 500, "message": "terminated"})), FailureKind::Network);
+    assert_eq!(kind(json!({"code": 500, "message": "trouble"})), FailureKind::Overload);
 }
 
 /// A piece of a message.

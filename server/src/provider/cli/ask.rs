@@ -104,20 +104,15 @@ async fn talk(
 ) -> Result<Option<Vec<Model>>, Failed> {
     let protocol = |problem: String| Failed::new(FailureKind::Protocol, problem);
     let (mut lines, mut piece, mut taken) = (Lines::lenient(), vec![0; PIECE], 0);
-    let mut next = asking.begin();
+    // One that does not listen any more ends its output, too.
+    let _ = stdin.write_all(asking.begin().as_bytes()).await;
     loop {
-        // One that does not listen any more ends its output, too.
-        let _ = stdin.write_all(next.as_bytes()).await;
-        next.clear();
         while let Some(line) = lines.next() {
             let line = line.map_err(|broken| protocol(broken.to_string()))?;
             match asking.read(&line)? {
-                Asked::Next(line) => next += &line,
+                Asked::Next(next) => drop(stdin.write_all(next.as_bytes()).await),
                 Asked::Models(models) => return Ok(Some(models)),
             }
-        }
-        if !next.is_empty() {
-            continue;
         }
         match stdout.read(&mut piece).await {
             Ok(0) | Err(_) => return Ok(None),
