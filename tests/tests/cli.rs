@@ -280,6 +280,7 @@ fn sessions_are_shown_suspended_resumed_and_deleted() {
         "id",
         "lastSequence",
         "provider",
+        "sandbox",
         "state",
     ];
     assert_eq!(fields(listed), expected);

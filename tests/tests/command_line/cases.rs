@@ -122,8 +122,9 @@ pub(crate) async fn models(agent: Agent) {
         let texts = ["id", "label"].map(|key| model[key].as_str().unwrap_or_default());
         assert!(texts.iter().all(|text| !text.is_empty() && !text.contains(KEY)), "{model}");
     }
+    assert!(bench.daemon.ctl_ok(&["provider", "check", "cli"]).contains("it can run here"));
     let left = std::fs::read_dir(bench.daemon.home.join("providers")).unwrap().count();
-    assert_eq!(left, 0, "its home is gone");
+    assert_eq!(left, 0, "its homes are gone");
 }
 
 pub(crate) async fn failures(agent: Agent) {

@@ -52,7 +52,8 @@ async fn its_models_are_listed_in_a_sandbox_of_which_nothing_stays() {
 /// A provider of ACP whose program is a script.
 fn of_script(folder: &std::path::Path, name: &str, script: &str) -> [String; 2] {
     let program = folder.join(name);
-    std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+    let version = r#"[ "$1" != --version ] || exec echo 1.0"#;
+    std::fs::write(&program, format!("#!/bin/sh\n{version}\n{script}\n")).unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&program, mode).unwrap();
     let section = format!("providers.{name}");
@@ -77,14 +78,23 @@ fn what_tells_no_models_says_why() {
     let settings: Vec<&str> = settings.iter().flatten().map(String::as_str).collect();
     let daemon = Daemon::on(&folder.path().join("home"), &settings);
     for (provider, why) in [
-        ("mute", "mute listed no models: it offers no choice of models"),
-        ("other", "other listed no models (exit 2): no such option"),
-        ("chatty", "chatty listed no models: it wrote more than 8388608 bytes"),
+        ("mute", "mute offers no choice of models"),
+        ("other", "other listed no models: exit 2: no such option"),
+        ("chatty", "chatty listed no models: it wrote more than 8 MiB"),
         ("scripted", "scripted does not tell its models"),
     ] {
         let no = say(&daemon.home, &["provider", "models", provider]);
         assert!(no.code == Some(5) && no.stderr.contains(why), "{no:?}");
     }
+    // A check says the same of what opens no session, and of no other.
+    for (provider, why) in [
+        ("other", "other opens no session: exit 2: no such option"),
+        ("chatty", "chatty opens no session: it wrote more than 8 MiB"),
+    ] {
+        let no = say(&daemon.home, &["provider", "check", provider]);
+        assert!(no.code == Some(1) && no.stderr.contains(why), "{no:?}");
+    }
+    daemon.ctl_ok(&["provider", "check", "mute"]);
     let left = std::fs::read_dir(daemon.home.join("providers")).unwrap().count();
     assert_eq!(left, 0, "their homes are gone");
 }

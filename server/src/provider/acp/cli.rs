@@ -34,9 +34,6 @@ static ABOUT: About = About {
 /// Variables in which adapters are told of another CLI than the one that came with them.
 const OTHER_CLI: &[&str] = &["CLAUDE_CODE_EXECUTABLE", "CODEX_PATH"];
 
-/// What is said of an agent that cannot be told to use a model.
-pub(super) const NO_CHOICE: &str = "it offers no choice of models; name the model in args or env";
-
 /// Most models that are named where one is not known.
 const MAX_NAMED: usize = 10;
 
@@ -359,7 +356,10 @@ impl Talk {
             None if opened["models"].is_object() => self.client.set_model(model),
             None => None,
         };
-        line.ok_or_else(|| Failed::new(FailureKind::InvalidRequest, NO_CHOICE))
+        line.ok_or_else(|| {
+            let problem = "it offers no choice of models; name the model in args or env";
+            Failed::new(FailureKind::InvalidRequest, problem)
+        })
     }
 
     /// What it means that the session did not take the model.

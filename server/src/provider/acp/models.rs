@@ -1,12 +1,11 @@
 //! How an agent is asked for its models: it tells them when a session is opened.
 
-use super::cli::NO_CHOICE;
 use super::protocol::{Answer, Client};
 use super::reading;
 use super::requests::Open;
 use crate::provider::activity::{Event, TurnOver};
 use crate::provider::cli::{self, Asked};
-use crate::provider::failure::{Failed, FailureKind};
+use crate::provider::failure::Failed;
 use crate::provider::meter::Totals;
 
 /// What is said to an agent until it has a session.
@@ -52,11 +51,7 @@ impl cli::Asking for Asking {
                     next += &self.open();
                 }
                 Event::Answer(Answer::Opened(opened)) => {
-                    let models = reading::models(&opened?);
-                    return match models.is_empty() {
-                        true => Err(Failed::new(FailureKind::Other, NO_CHOICE)),
-                        false => Ok(Asked::Models(models)),
-                    };
+                    return Ok(Asked::Models(reading::models(&opened?)));
                 }
                 Event::Answer(Answer::Done(..)) | Event::Activity(_) | Event::Over(_) => {}
             }

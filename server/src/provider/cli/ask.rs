@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
 
 use super::install::Installed;
 use super::provider::Inner;
@@ -14,7 +15,7 @@ use crate::launcher::{Ends, Exit, HOME, Launch, Launched, Launcher};
 use crate::model::{FailureClass, SessionId};
 use crate::provider::failure::{Failed, FailureKind};
 use crate::provider::lines::Lines;
-use crate::provider::secret::Secrets;
+use crate::provider::secret::{Secret, Secrets};
 use crate::provider::{Failure, Model};
 
 /// How long a CLI may take to list its models. Those that bring an interpreter take long to start
@@ -22,6 +23,8 @@ use crate::provider::{Failure, Model};
 const LIST: Duration = Duration::from_secs(60);
 /// Bytes of the longest list, with all that is said around it.
 const MAX_LIST: usize = 8 << 20;
+/// What is said of one that writes more.
+const TOO_LONG: &str = "it wrote more than 8 MiB";
 /// Bytes that are read at a time.
 const PIECE: usize = 16 << 10;
 /// How long one that closed its output may take to end.
@@ -36,21 +39,53 @@ pub(super) struct Heard {
     complained: String,
 }
 
+/// Why a program was not heard to its end.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unheard {
+    /// It could not be run.
+    #[error("{0}")]
+    NotRun(String),
+    /// It took longer than it may, and was ended.
+    #[error("it did not end within {} s", .0.as_secs())]
+    Late(Duration),
+}
+
+impl From<Unheard> for Failure {
+    fn from(unheard: Unheard) -> Self {
+        let class = match unheard {
+            Unheard::NotRun(_) => FailureClass::Sandbox,
+            Unheard::Late(_) => FailureClass::Stalled,
+        };
+        Self::new(class, unheard.to_string())
+    }
+}
+
 /// Runs a program to its end, and reads as many bytes of its output at most.
 pub(super) async fn hear(
     launcher: &Launcher,
     launch: Launch,
     most: usize,
-) -> Result<Heard, String> {
+    patience: Duration,
+) -> Result<Heard, Unheard> {
     let launched = launcher.start(launch).await;
-    let mut launched = launched.map_err(|error| error.to_string())?;
-    let Ends::Pipes { stdin, stdout, stderr } = launched.ends else {
-        return Err("it has no pipes".to_owned());
+    let Launched { mut process, ends, .. } =
+        launched.map_err(|error| Unheard::NotRun(error.to_string()))?;
+    let Ends::Pipes { stdin, stdout, stderr } = ends else {
+        return Err(Unheard::NotRun("it has no pipes".to_owned()));
     };
     drop(stdin);
-    let read = tokio::try_join!(start_of(stdout, most), start_of(stderr, MAX_WORDS));
-    let (said, complained) = read.map_err(|error| error.to_string())?;
-    Ok(Heard { exit: launched.process.wait().await, said, complained })
+    let heard = async {
+        let read = tokio::try_join!(start_of(stdout, most), start_of(stderr, MAX_WORDS));
+        let (said, complained) = read.map_err(|error| Unheard::NotRun(error.to_string()))?;
+        Ok(Heard { exit: process.wait().await, said, complained })
+    };
+    match timeout(patience, heard).await {
+        Ok(heard) => heard,
+        Err(_) => {
+            process.kill().await;
+            Err(Unheard::Late(patience))
+        }
+    }
 }
 
 /// The first bytes of what comes out of a pipe. What is written beyond them breaks it.
@@ -61,39 +96,32 @@ async fn start_of(pipe: impl AsyncRead + Unpin, most: usize) -> std::io::Result<
 }
 
 /// Asks a program for its models, and ends it.
-async fn ask(
-    name: &str,
-    launched: Launched,
-    mut asking: Box<dyn Asking>,
-) -> Result<Vec<Model>, Failed> {
+async fn ask(launched: Launched, mut asking: Box<dyn Asking>) -> Result<Vec<Model>, Failed> {
     let Launched { mut process, ends, .. } = launched;
     let Ends::Pipes { stdin, stdout, mut stderr } = ends else {
         return Err(Failed::new(FailureKind::Other, "it has no pipes"));
     };
     let mut words = Vec::new();
     let told = {
-        let talk = talk(&mut *asking, stdin, stdout);
+        let talk = timeout(LIST, talk(&mut *asking, stdin, stdout));
         tokio::pin!(talk);
         tokio::select! {
             told = &mut talk => told,
             () = listen(&mut stderr, &mut words) => talk.await,
         }
     };
-    let exit = match &told {
-        // What it complains of at its end is read by now, or is not waited for.
-        Ok(None) => process.stop(END).await,
-        _ => process.kill().await,
+    let late = |_| {
+        let late = format!("it did not answer within {} s", LIST.as_secs());
+        Err(Failed::new(FailureKind::Stalled, late))
     };
-    let complained = String::from_utf8_lossy(&words).into_owned();
-    match told {
-        Ok(Some(models)) if !models.is_empty() => Ok(models),
-        Ok(Some(_)) => Err(none(name, Exit::Code(0), &complained)),
-        Ok(None) => Err(none(name, exit, &complained)),
-        Err(failed) => {
-            let message = format!("{name} listed no models: {}", failed.message);
-            Err(Failed { message, ..failed })
-        }
-    }
+    let Some(models) = told.unwrap_or_else(late).transpose() else {
+        // Its last words may be on their way.
+        let _ = timeout(END, listen(&mut stderr, &mut words)).await;
+        let exit = process.stop(END).await;
+        return Err(complaint(exit, &String::from_utf8_lossy(&words)));
+    };
+    process.kill().await;
+    models
 }
 
 /// Speaks with a program until its models are known. None if its output ended before.
@@ -119,7 +147,7 @@ async fn talk(
             Ok(count) => {
                 taken += count;
                 if taken > MAX_LIST {
-                    return Err(protocol(format!("it wrote more than {MAX_LIST} bytes")));
+                    return Err(protocol(TOO_LONG.to_owned()));
                 }
                 lines.push(&piece[..count]);
             }
@@ -167,18 +195,44 @@ impl Inner {
         if let Some(problem) = self.lacks_key() {
             return Err(Failure::new(FailureClass::Auth, problem));
         }
-        let asked = tokio::time::timeout(LIST, self.list(&installed)).await;
-        asked.unwrap_or_else(|_| {
-            let late = format!("{name} did not list its models within {} s", LIST.as_secs());
-            Err(Failure::new(FailureClass::Stalled, late))
-        })
+        let key = self.config.secret().await?;
+        match self.list(&installed, key.as_ref()).await {
+            Ok(models) if models.is_empty() => {
+                Err(Failure::permanent(format!("{name} offers no choice of models")))
+            }
+            Ok(models) => Ok(models),
+            Err(failure) => {
+                let words = failure.message.as_str();
+                let message = [&format!("{name} listed no models"), words];
+                let message = message.into_iter().filter(|part| !part.is_empty());
+                Err(Failure { message: message.collect::<Vec<_>>().join(": "), ..failure })
+            }
+        }
+    }
+
+    /// Why a program of a kind that stands for many does not do what its kind does: it opens no
+    /// session in an empty home. None if it does. Nothing is seen of it without starting one.
+    pub(super) async fn misfits(
+        &self,
+        installed: &Installed,
+        key: Option<&Secret>,
+    ) -> Option<String> {
+        if !self.cli.about().programs.is_empty() {
+            return None;
+        }
+        let failure = self.list(installed, key).await.err()?;
+        let words = if failure.message.is_empty() { "it ended" } else { &failure.message };
+        Some(format!("{} opens no session: {words}", self.config.name))
     }
 
     /// Asks in a sandbox with a home that is empty but for what every session's has: it sees no
     /// workspace, and reaches what it reaches with the network off.
-    async fn list(&self, installed: &Installed) -> Result<Vec<Model>, Failure> {
+    async fn list(
+        &self,
+        installed: &Installed,
+        key: Option<&Secret>,
+    ) -> Result<Vec<Model>, Failure> {
         let config = &self.config;
-        let key = config.secret().await?;
         let sandboxed = self.launcher.confines().await;
         let own = Home::new(&self.folder);
         let host = home::path(&own.folder, own.session, &config.name);
@@ -192,7 +246,7 @@ impl Inner {
         let (mut env, mut secrets) = (command.env, Secrets::default());
         env.insert("HOME".to_owned(), at);
         env.extend(config.env.clone());
-        if let Some(key) = &key {
+        if let Some(key) = key {
             env.insert(config.key_as.clone(), key.expose().to_owned());
             secrets.add(key);
         }
@@ -203,16 +257,14 @@ impl Inner {
             endpoints: config.endpoints.clone(),
             ..Launch::default()
         };
-        let not_run = |problem| Failure::new(FailureClass::Sandbox, problem);
         let models = match telling {
             Telling::Written(read) => {
-                let heard = hear(&self.launcher, launch, MAX_LIST).await;
-                listed(&config.name, &heard.map_err(not_run)?, read)
+                listed(&hear(&self.launcher, launch, MAX_LIST, LIST).await?, read)
             }
             Telling::Asked(asking) => {
                 let launched = self.launcher.start(launch).await;
-                let launched = launched.map_err(|error| not_run(error.to_string()))?;
-                ask(&config.name, launched, asking).await
+                let launched = launched.map_err(|error| Unheard::NotRun(error.to_string()))?;
+                ask(launched, asking).await
             }
         };
         models.map_err(|failed| {
@@ -223,15 +275,10 @@ impl Inner {
 }
 
 /// The models of what a program wrote.
-fn listed(
-    name: &str,
-    heard: &Heard,
-    read: impl Fn(&str) -> Vec<Model>,
-) -> Result<Vec<Model>, Failed> {
+fn listed(heard: &Heard, read: impl Fn(&str) -> Vec<Model>) -> Result<Vec<Model>, Failed> {
     let Heard { exit, said, complained } = heard;
     if said.len() >= MAX_LIST {
-        let long = format!("{name} wrote more than {MAX_LIST} bytes for a list of its models");
-        return Err(Failed::new(FailureKind::Protocol, long));
+        return Err(Failed::new(FailureKind::Protocol, TOO_LONG));
     }
     let models = read(said);
     if *exit == Exit::Code(0) && !models.is_empty() {
@@ -239,23 +286,23 @@ fn listed(
     }
     // Where it complains depends on the version.
     let words = if complained.trim().is_empty() { said } else { complained };
-    Err(none(name, *exit, words))
+    Err(complaint(*exit, words))
 }
 
-/// Why there are none, by the words and the end of a program.
-fn none(name: &str, exit: Exit, words: &str) -> Failed {
+/// What a program that ended complained of, in its words. Empty if it ended well and says nothing.
+fn complaint(exit: Exit, words: &str) -> Failed {
     let words = words.trim();
     let words = &words[..words.floor_char_boundary(MAX_WORDS)];
     let kind = match words.to_lowercase().contains("authentication required") {
         true => FailureKind::Auth,
         false => FailureKind::Other,
     };
-    let came = match exit {
-        Exit::Code(0) => String::new(),
-        exit => format!(" ({exit})"),
+    let message = match (exit, words) {
+        (Exit::Code(0), words) => words.to_owned(),
+        (exit, "") => exit.to_string(),
+        (exit, words) => format!("{exit}: {words}"),
     };
-    let words = if words.is_empty() { String::new() } else { format!(": {words}") };
-    Failed::of_text(format!("{name} listed no models{came}{words}"), kind)
+    Failed::of_text(message, kind)
 }
 
 #[cfg(test)]
@@ -266,22 +313,22 @@ mod tests {
         let (said, complained) = (said.to_owned(), complained.to_owned());
         let heard = Heard { exit, said, complained };
         let read = |said: &str| vec![Model::default(); said.lines().count()];
-        let models = listed("cli", &heard, read).map(|models| models.len());
+        let models = listed(&heard, read).map(|models| models.len());
         models.map_err(|failed| (failed.kind, failed.message))
     }
 
     #[test]
     fn a_list_counts_if_its_program_ended_well() {
         assert_eq!(came(Exit::Code(0), "a\nb", "a warning"), Ok(2));
-        let no = |kind, words: &str| Err((kind, format!("cli listed no models{words}")));
+        let no = |kind, words: &str| Err((kind, words.to_owned()));
         assert_eq!(came(Exit::Code(0), "", ""), no(FailureKind::Other, ""));
         assert_eq!(
             came(Exit::Code(1), "a", "Error: Authentication required."),
-            no(FailureKind::Auth, " (exit 1): Error: Authentication required."),
+            no(FailureKind::Auth, "exit 1: Error: Authentication required."),
         );
         assert_eq!(
             came(Exit::Code(1), "T: connection refused", ""),
-            no(FailureKind::Network, " (exit 1): T: connection refused"),
+            no(FailureKind::Network, "exit 1: T: connection refused"),
         );
         let long = came(Exit::Code(0), &"a\n".repeat(MAX_LIST / 2), "");
         assert_eq!(long.map_err(|(kind, _)| kind), Err(FailureKind::Protocol));

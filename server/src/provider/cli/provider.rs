@@ -7,14 +7,13 @@ use std::time::{Duration, SystemTime};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use super::ask::hear;
+use super::ask::{Unheard, hear};
 use super::install::{self, Installed};
 use super::session::Session;
 use super::{About, Cli, Config};
 use crate::launcher::{Bind, Exit, HOME, Launch, Launcher, WORKSPACE};
 use crate::model::{Access, FailureClass};
 use crate::provider::registry::{Settings, written};
-use crate::provider::secret::NoKey;
 use crate::provider::{
     Capabilities, Failure, Health, Info, Instance, Model, Objection, Provider, Spec,
 };
@@ -120,9 +119,7 @@ impl Inner {
         {
             return Ok(version.clone());
         }
-        let asked = tokio::time::timeout(VERSION, self.ask_version(installed)).await;
-        let late = || Err(format!("--version did not end within {} s", VERSION.as_secs()));
-        let version = asked.unwrap_or_else(|_| late())?;
+        let version = self.ask_version(installed).await?;
         *known() = Some((installed.program.clone(), changed, version.clone()));
         Ok(version)
     }
@@ -140,7 +137,13 @@ impl Inner {
             binds: installed.binds.iter().chain(&self.config.binds).map(bind).collect(),
             ..Launch::default()
         };
-        let heard = hear(&self.launcher, launch, MAX_VERSION).await?;
+        let heard = hear(&self.launcher, launch, MAX_VERSION, VERSION).await;
+        let heard = heard.map_err(|unheard| match unheard {
+            Unheard::NotRun(problem) => problem,
+            Unheard::Late(patience) => {
+                format!("--version did not end within {} s", patience.as_secs())
+            }
+        })?;
         match heard.exit {
             Exit::Code(0) => {
                 let said = heard.said.trim().lines().next().map(str::to_owned);
@@ -206,7 +209,10 @@ impl Provider for CommandLine {
             let no_key = || key.is_there().err().or_else(|| self.0.lacks_key());
             let mut problem = failed.or(no_bridge).or(no_other).or_else(no_key);
             if problem.is_none() && ask {
-                problem = key.resolve().await.err().map(NoKey::told_by_check);
+                problem = match key.resolve().await {
+                    Ok(key) => self.0.misfits(&installed, key.as_ref()).await,
+                    Err(no_key) => Some(no_key.told_by_check()),
+                };
             }
             Health { version, problem, facts }
         }
