@@ -151,7 +151,7 @@ impl Driver {
             let (result, met) = shells.run(session, world, args, over).await;
             let result = result.and_then(|value| Json::of(&value).map_err(|no| no.to_string()));
             let met = met.into_iter().map(|met| match met {
-                Met::Limit(Hit { kind: limit, detail }) => {
+                Met::Limit(Hit { kind: limit, detail, .. }) => {
                     let (agent, turn, workspace) = (Some(agent), Some(turn), None);
                     Command::ReportLimit { agent, turn, workspace, limit, detail }
                 }

@@ -16,7 +16,7 @@ use super::limits::{
 use super::{Error, HOME, Launch};
 use crate::model::{Limits, Source, WorkspaceId, World};
 
-/// Hits that may wait to be read: each kind is told once.
+/// Hits that may wait to be read: each kind is told once, and once more for an end.
 const HITS: usize = 8;
 
 /// What holds all launches of a daemon to their limits.

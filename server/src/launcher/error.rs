@@ -100,7 +100,10 @@ impl Error {
             Self::Unavailable(_) => {
                 "mend that, or set sandbox.policy to \"preferred\" or \"off\" and let agents out"
             }
-            Self::Mount { .. } => "put it right",
+            Self::Mount { .. } => {
+                "look at that path on the host, and mend its rights or put back what was moved; or \
+                 delete the workspace with --force if it is not needed any more"
+            }
             Self::TooManyMounts { .. } => "remove links",
             Self::Command { of_folder: true, .. } => {
                 "name a folder that is there in the workspace, or make it first"
@@ -221,6 +224,7 @@ impl Unavailable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Name;
 
     #[test]
     fn a_full_disk_is_not_laid_to_bubblewrap() {
@@ -252,6 +256,19 @@ mod tests {
         for program in ["ls", "ls -la"] {
             assert!(hint(program, true).starts_with("name a folder"), "{program}");
         }
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_shown_is_told_what_to_mend() {
+        let hint = |link| {
+            let (path, problem) = ("/srv/code".to_owned(), "why".to_owned());
+            Error::Mount { path, problem, link }.hint().into_owned()
+        };
+        let of_root = hint(None);
+        assert!(of_root.contains("that path") && of_root.contains("--force"), "{of_root}");
+        let (workspace, path) = (Name::parse("ws").unwrap(), "docs".to_owned());
+        let of_link = hint(Some(LinkPlace { workspace, path }));
+        assert!(of_link.contains("unlink ws docs"), "{of_link}");
     }
 
     #[test]

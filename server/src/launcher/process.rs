@@ -309,8 +309,8 @@ impl Process {
         exit
     }
 
-    /// Waits for a limit that is hit: each kind once. None when the process has ended and all is
-    /// told.
+    /// Waits for a limit that is hit: each kind once, and once more for an end. None when the
+    /// process has ended and all is told.
     pub async fn hit(&mut self) -> Option<Hit> {
         self.watched.hits.recv().await
     }

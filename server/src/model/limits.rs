@@ -83,9 +83,9 @@ impl Limits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitKind {
-    /// More memory: a process was ended for it.
+    /// More memory: a process was ended for it, or has nearly all that it may have.
     Memory,
-    /// More processes: one could not be started.
+    /// More processes: one cannot be started, or those that are too many were ended.
     Processes,
     /// More open files.
     OpenFiles,

@@ -192,7 +192,7 @@ struct Hits {
 impl Hits {
     /// Takes one, and has it told by an event.
     async fn take(&mut self, hit: Hit) {
-        let Hit { kind: limit, detail } = hit.clone();
+        let Hit { kind: limit, detail, .. } = hit.clone();
         self.all.push(hit);
         let (agent, turn, workspace) = (None, None, Some(self.workspace));
         let report = Command::ReportLimit { agent, turn, workspace, limit, detail };

@@ -27,6 +27,6 @@ pub use files::Files;
 pub use kernel::unescape as unescape_mount;
 pub use mounts::open_real_any;
 pub use mounts::{Open, Unseen};
-pub use room::{Counted, NoRoom, Room, Want};
+pub use room::{Counted, NoRoom, Room, Taken, Want};
 pub use settings::{SandboxPolicy, SandboxReport, SandboxSettings};
 pub use worktrees::{GitInside, HalfRemoved, Made};

@@ -50,6 +50,9 @@ pub struct NoRoom {
     pub detail: String,
 }
 
+/// Room that was taken. It is kept until what it was taken for is written, or is not going to be.
+pub type Taken = Box<dyn Send>;
+
 /// Says whether something may be written. It blocks.
 pub trait Room: Debug + Send + Sync {
     /// Takes room for what is about to be written. What is then not written after all counts for a
@@ -58,7 +61,7 @@ pub trait Room: Debug + Send + Sync {
     /// # Errors
     ///
     /// [`NoRoom`]; nothing is taken then.
-    fn take(&self, want: &Want<'_>) -> Result<(), NoRoom>;
+    fn take(&self, want: &Want<'_>) -> Result<Taken, NoRoom>;
 }
 
 /// Has room for all: where nobody knows the limits.
@@ -66,8 +69,8 @@ pub trait Room: Debug + Send + Sync {
 pub(super) struct Boundless;
 
 impl Room for Boundless {
-    fn take(&self, _: &Want<'_>) -> Result<(), NoRoom> {
-        Ok(())
+    fn take(&self, _: &Want<'_>) -> Result<Taken, NoRoom> {
+        Ok(Box::new(()))
     }
 }
 
@@ -78,7 +81,7 @@ impl Files {
         world: &World,
         place: &Place,
         args: &WriteFile,
-    ) -> Result<(), Error> {
+    ) -> Result<Taken, Error> {
         let (size, growth) = growth(place, args);
         self.take(world, place, size, growth)
     }
@@ -86,10 +89,10 @@ impl Files {
     /// Looks at the size again that an open file is going to have: another one may have been put
     /// in its place meanwhile.
     pub(super) fn take_size(&self, world: &World, place: &Place, size: u64) -> Result<(), Error> {
-        self.take(world, place, size, 0)
+        self.take(world, place, size, 0).map(drop)
     }
 
-    fn take(&self, world: &World, place: &Place, size: u64, growth: u64) -> Result<(), Error> {
+    fn take(&self, world: &World, place: &Place, size: u64, growth: u64) -> Result<Taken, Error> {
         let real = place.mount.source.join(&place.path);
         let (own, share) =
             (world.counted.covers(&real), |share: &&Share| share.counted.covers(&real));

@@ -94,7 +94,7 @@ impl Files {
             return Err(Error::WrongKind { path: args.path.clone(), what: "a folder" });
         }
         place.refuse_git_file(&args.path)?;
-        self.take_room(world, &place, args)?;
+        let _taken = self.take_room(world, &place, args)?;
         let at = || Error::at(&args.path);
         let guard = Guard::of(&place).map_err(at())?;
         place.make_folders().map_err(at())?;

@@ -364,14 +364,14 @@ impl Group {
                 || "the kernel ended a process for want of memory".to_owned(),
                 |most| format!("the kernel ended a process that wanted more than {}", bytes(most)),
             );
-            hits.push(Hit { kind: LimitKind::Memory, detail });
+            hits.push(Hit { kind: LimitKind::Memory, ends: true, detail });
         }
         if now.refused > self.before.refused {
             let detail = limits.processes.map_or_else(
                 || "the kernel refused to start a process".to_owned(),
                 |most| format!("the kernel refused to start more than {most} processes"),
             );
-            hits.push(Hit { kind: LimitKind::Processes, detail });
+            hits.push(Hit { kind: LimitKind::Processes, ends: false, detail });
         }
         hits
     }

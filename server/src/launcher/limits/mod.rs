@@ -13,6 +13,7 @@ mod files;
 mod machine;
 mod means;
 mod processes;
+mod refusing;
 mod rlimit;
 mod room;
 #[cfg(test)]
@@ -32,6 +33,8 @@ use crate::model::{LimitKind, Limits};
 pub struct Hit {
     /// Which.
     pub kind: LimitKind,
+    /// Whether processes were ended for it; if not, they were refused something, or will be.
+    pub ends: bool,
     /// What happened, for people to read.
     pub detail: String,
 }
@@ -85,18 +88,11 @@ pub fn explain(signal: Option<i32>, hits: &[Hit], limits: &Limits) -> Option<Hit
                 Some(most) => format!("a file would have become larger than {}", bytes(most)),
                 None => "a file would have become larger than the system allows".to_owned(),
             };
-            Some(Hit { kind: LimitKind::FileSize, detail })
+            Some(Hit { kind: LimitKind::FileSize, ends: true, detail })
         }
         // All others leave the process as it is, or let a call fail.
-        KILL => hits.iter().find(|hit| ends_processes(hit.kind)).cloned(),
+        KILL => hits.iter().find(|hit| hit.ends).cloned(),
         _ => None,
-    }
-}
-
-fn ends_processes(kind: LimitKind) -> bool {
-    match kind {
-        LimitKind::Memory | LimitKind::Disk | LimitKind::Processes => true,
-        LimitKind::OpenFiles | LimitKind::FileSize => false,
     }
 }
 

@@ -24,6 +24,8 @@ pub(super) struct Process {
     pub(super) threads: u64,
     /// When it started, in ticks since the machine did: with its number, its identity.
     pub(super) start: u64,
+    /// Bytes that it has mapped, whether they are in memory or not.
+    pub(super) size: u64,
     /// Bytes of it that are in memory, those included that it shares.
     pub(super) resident: u64,
 }
@@ -43,11 +45,12 @@ pub(super) fn parse(stat: &[u8], page: u64) -> Option<Process> {
         parent: u32::try_from(number(4)?).ok()?,
         threads: number(20)?,
         start: number(22)?,
+        size: number(23)?,
         resident: u64::try_from(pages).unwrap_or_default().saturating_mul(page),
     })
 }
 
-fn read(pid: u32) -> Option<Process> {
+pub(super) fn read(pid: u32) -> Option<Process> {
     let stat = files::read(Path::new(&format!("/proc/{pid}/stat"))).ok()?;
     parse(&stat, rustix::param::page_size() as u64)
 }
@@ -129,6 +132,12 @@ pub(super) fn held(processes: &[Process]) -> u64 {
         share.map_or(process.resident, |kib| kib * 1024)
     };
     processes.iter().map(share).sum()
+}
+
+/// Bytes of a process that count to its `RLIMIT_DATA`: what it alone can write, in memory or not.
+pub(super) fn data(process: &Process) -> Option<u64> {
+    let text = files::read(Path::new(&format!("/proc/{}/status", process.pid))).ok()?;
+    value(&text, "VmData:").map(|kib| kib * 1024)
 }
 
 /// Bytes that processes wrote, by their identities.

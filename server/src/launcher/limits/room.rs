@@ -11,7 +11,7 @@ use rustix::fs::fstatvfs;
 
 use super::{bytes, disk};
 use crate::model::{LimitKind, Limits, WorkspaceId};
-use crate::workspace::{Counted, NoRoom, Room, Want};
+use crate::workspace::{Counted, NoRoom, Room, Taken, Want};
 
 /// Between two counts of the files of a workspace that has room.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -39,6 +39,22 @@ struct Tally {
     found: u64,
     /// Bytes that tools took since.
     taken: u64,
+    /// Those of which nobody knows yet whether they are written: a count may miss them.
+    pending: u64,
+}
+
+/// Bytes that a tool is about to write.
+#[derive(Debug)]
+struct Pending {
+    tally: Arc<Mutex<Tally>>,
+    bytes: u64,
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+        tally.pending = tally.pending.saturating_sub(self.bytes);
+    }
 }
 
 impl Tally {
@@ -50,7 +66,7 @@ impl Tally {
     fn count(&mut self, root: &Path) {
         let begun = Instant::now();
         match disk::measure(root, &AtomicBool::new(false)) {
-            Ok(usage) => (self.found, self.taken) = (usage.bytes, 0),
+            Ok(usage) => (self.found, self.taken) = (usage.bytes, self.pending),
             Err(error) => {
                 tracing::warn!(root = %root.display(), %error, "cannot count the files of a workspace");
             }
@@ -105,11 +121,11 @@ impl Rooms {
     }
 
     /// Room in a workspace, which is taken.
-    fn in_workspace(&self, want: &Want<'_>, counted: &Counted) -> Result<(), NoRoom> {
-        let Some(most) = counted.limits.or(self.defaults).disk else { return Ok(()) };
+    fn in_workspace(&self, want: &Want<'_>, counted: &Counted) -> Result<Taken, NoRoom> {
+        let Some(most) = counted.limits.or(self.defaults).disk else { return Ok(Box::new(())) };
         let root = &counted.root;
-        let tally = self.tally(counted.workspace);
-        let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+        let shared = self.tally(counted.workspace);
+        let mut tally = shared.lock().unwrap_or_else(PoisonError::into_inner);
         if tally.is_older(PAUSE, COUNT_SHARE) {
             tally.count(root);
         }
@@ -125,12 +141,14 @@ impl Rooms {
             return Err(NoRoom { kind: LimitKind::Disk, detail });
         }
         tally.taken = tally.taken.saturating_add(want.growth);
-        Ok(())
+        tally.pending = tally.pending.saturating_add(want.growth);
+        drop(tally);
+        Ok(Box::new(Pending { tally: shared, bytes: want.growth }))
     }
 }
 
 impl Room for Rooms {
-    fn take(&self, want: &Want<'_>) -> Result<(), NoRoom> {
+    fn take(&self, want: &Want<'_>) -> Result<Taken, NoRoom> {
         let limits = want.world.limits.or(self.defaults);
         if let Some(most) = limits.file_size.filter(|most| want.size > *most) {
             let (size, most) = (bytes(want.size), bytes(most));
@@ -139,12 +157,12 @@ impl Room for Rooms {
         }
         // What takes no more than before makes room, if anything.
         if want.growth == 0 {
-            return Ok(());
+            return Ok(Box::new(()));
         }
         self.on_disk(want)?;
         match &want.counted {
             Some(counted) => self.in_workspace(want, counted),
-            None => Ok(()),
+            None => Ok(Box::new(())),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What the kernel does not hold here is watched: memory and processes where no cgroup counts
 //! them, the space of a workspace, and the reserve of its filesystem. What takes too much is
-//! ended, and told.
+//! ended, and told. What the kernel refuses without counting it is told by what processes have.
 //!
 //! A warden is a task of one launch. All wardens look at processes together, and those of one
 //! workspace count its files together.
@@ -19,6 +19,7 @@ use super::cgroup::Group;
 use super::disk::{self, MAX_DEPTH, Usage};
 use super::means::{Holder, Means};
 use super::processes::{self, Process, Scan};
+use super::refusing::Refusing;
 use super::{Hit, bytes};
 use crate::model::{LimitKind, Limits, WorkspaceId};
 
@@ -121,7 +122,8 @@ pub struct Ward {
     /// Whether it belongs to another workspace, and only writes here: its files are watched, and it
     /// is not one of those who share all limits.
     pub is_guest: bool,
-    /// Where to tell of limits that were hit, each kind once. A channel that holds 8 loses none.
+    /// Where to tell of limits that were hit, each kind once, and once more when processes are
+    /// ended for it. A channel that holds 8 loses none.
     pub hits: mpsc::Sender<Hit>,
     /// Cancelled when the launch has ended.
     pub ended: CancellationToken,
@@ -131,7 +133,9 @@ pub struct Ward {
 pub struct Warden {
     wardens: Arc<Wardens>,
     shared: Arc<Shared>,
-    told: Mutex<BTreeSet<LimitKind>>,
+    told: Mutex<Told>,
+    /// What the kernel refuses, as the launch began.
+    refusing: Refusing,
     /// What there was at the first count: that is not this launch's, and it must be able to remove
     /// it.
     at_start: Mutex<Option<Usage>>,
@@ -170,7 +174,8 @@ impl Wardens {
             lock(&shared.tops).insert(ward.top);
         }
         let (told, at_start) = (Mutex::default(), Mutex::default());
-        Warden { wardens: self.clone(), shared, told, at_start, ward }
+        let refusing = Refusing::of(&ward.limits.borrow(), &ward.means);
+        Warden { wardens: self.clone(), shared, told, refusing, at_start, ward }
     }
 
     /// What a launch may write that is about to begin. A workspace that takes too much lets it
@@ -198,7 +203,7 @@ impl Wardens {
                     "the files take {taken}; {most} are allowed: until some are removed, none can \
                      be written"
                 );
-                let hit = Some(Hit { kind: LimitKind::Disk, detail });
+                let hit = Some(Hit { kind: LimitKind::Disk, ends: false, detail });
                 return Space { largest_file: Some(0), hit };
             }
         }
@@ -210,7 +215,9 @@ impl Wardens {
         }
     }
 
-    /// Near the reserve one file does not use it up, and in it none takes much.
+    /// Near the reserve one file does not use it up, and in it none takes much. Else there is no
+    /// bound: it would be one on the size of files, not on what is added to them, and so on large
+    /// ones that are there already, and on those of other filesystems that are linked.
     fn near_reserve(&self, space: disk::Space) -> Space {
         let reserve = (self.reserve)(space.total);
         if space.total == 0 || space.free >= reserve.saturating_mul(4) {
@@ -223,7 +230,7 @@ impl Wardens {
                  {}",
                 bytes(TRICKLE)
             );
-            let hit = Some(Hit { kind: LimitKind::Disk, detail });
+            let hit = Some(Hit { kind: LimitKind::Disk, ends: false, detail });
             return Space { largest_file: Some(TRICKLE), hit };
         };
         Space { largest_file: Some(left), hit: None }
@@ -268,7 +275,8 @@ impl Warden {
         let count = self.shared.count_now(&self.ward.root, COUNT_SHARE, &self.wardens.counts).await;
         let at_start = lock(&self.at_start).or(known.usage).unwrap_or_default();
         if let Some(hit) = count.usage.and_then(|usage| too_large(&usage, &at_start, most)) {
-            self.tell(hit);
+            // It ended by itself.
+            self.tell(Hit { ends: false, ..hit });
         }
     }
 
@@ -288,7 +296,8 @@ impl Warden {
 
     fn tell(&self, hit: Hit) {
         let kind = hit.kind;
-        if lock(&self.told).insert(kind) && self.ward.hits.try_send(hit).is_err() {
+        let is_news = lock(&self.told).take(&hit);
+        if is_news && self.ward.hits.try_send(hit).is_err() {
             tracing::debug!(?kind, "nobody heard of a limit");
         }
     }
@@ -317,10 +326,12 @@ impl Warden {
             let limits = self.limits();
             let memory = limits.memory.filter(|_| means.memory() == Holder::Watch);
             let processes = limits.processes.filter(|_| means.processes() == Holder::Watch);
-            if memory.is_none() && processes.is_none() {
+            let refusing = self.refusing.except(|kind| lock(&self.told).has(kind));
+            if memory.is_none() && processes.is_none() && refusing.is_empty() {
                 continue;
             }
             let trees = self.trees().await;
+            let own = trees.first().cloned().unwrap_or_default();
             if let Some(most) = processes
                 && let Some(hit) = self.too_many(&trees, most)
             {
@@ -331,7 +342,19 @@ impl Warden {
             {
                 return hit;
             }
+            self.tell_of_refusals(refusing, own).await;
         }
+    }
+
+    /// Tells who has all that the kernel lets it have.
+    async fn tell_of_refusals(&self, refusing: Refusing, own: Vec<Process>) {
+        if refusing.is_empty() {
+            return;
+        }
+        let look = move || refusing.hits(&own, processes::data);
+        // A look that failed shows nobody; the next one will.
+        let hits = tokio::task::spawn_blocking(look).await.unwrap_or_default();
+        hits.into_iter().for_each(|hit| self.tell(hit));
     }
 
     /// The processes of all launches of the workspace; those of this one first.
@@ -348,6 +371,7 @@ impl Warden {
         let counts: Vec<u64> = counts.collect();
         is_to_end(&counts, u64::from(most)).then(|| Hit {
             kind: LimitKind::Processes,
+            ends: true,
             detail: format!(
                 "{} processes and threads; {most} are allowed",
                 counts.iter().sum::<u64>()
@@ -365,6 +389,7 @@ impl Warden {
         let held: Vec<u64> = tokio::task::spawn_blocking(exact).await.ok()?;
         is_to_end(&held, most).then(|| Hit {
             kind: LimitKind::Memory,
+            ends: true,
             detail: format!(
                 "processes held {}; {} are allowed",
                 bytes(held.iter().sum()),
@@ -430,9 +455,25 @@ impl Warden {
                     "{free} are free on the disk, of which {reserve} are kept, and {wrote} were \
                      written in a second"
                 );
-                return Hit { kind: LimitKind::Disk, detail };
+                return Hit { kind: LimitKind::Disk, ends: true, detail };
             }
         }
+    }
+}
+
+/// What was told of a launch.
+#[derive(Debug, Default)]
+pub(super) struct Told(BTreeSet<(LimitKind, bool)>);
+
+impl Told {
+    fn has(&self, kind: LimitKind) -> bool {
+        [false, true].into_iter().any(|ends| self.0.contains(&(kind, ends)))
+    }
+
+    /// Whether a hit says more than was told: who was refused something may be ended later.
+    pub(super) fn take(&mut self, hit: &Hit) -> bool {
+        let ended = self.0.contains(&(hit.kind, true));
+        !ended && (hit.ends || !self.has(hit.kind)) && self.0.insert((hit.kind, hit.ends))
     }
 }
 
@@ -453,7 +494,7 @@ pub(super) fn too_large(usage: &Usage, at_start: &Usage, most: u64) -> Option<Hi
     } else {
         return None;
     };
-    Some(Hit { kind: LimitKind::Disk, detail })
+    Some(Hit { kind: LimitKind::Disk, ends: true, detail })
 }
 
 impl Shared {

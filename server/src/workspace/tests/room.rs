@@ -15,10 +15,10 @@ struct Notes {
 }
 
 impl Room for Notes {
-    fn take(&self, want: &Want<'_>) -> Result<(), NoRoom> {
+    fn take(&self, want: &Want<'_>) -> Result<Taken, NoRoom> {
         self.asked.lock().unwrap().push((want.growth, want.size, want.counted.is_some()));
         let refused = NoRoom { kind: LimitKind::Disk, detail: "too much".to_owned() };
-        if want.size <= self.largest { Ok(()) } else { Err(refused) }
+        if want.size <= self.largest { Ok(Box::new(())) } else { Err(refused) }
     }
 }
 

@@ -74,11 +74,14 @@ fn sizes_are_written_as_people_do() {
 
 #[test]
 fn a_death_is_explained_by_the_limit_that_caused_it() {
-    let hit = |kind| Hit { kind, detail: String::new() };
+    let hit = |kind| Hit { kind, ends: true, detail: String::new() };
+    let refused = |kind| Hit { ends: false, ..hit(kind) };
     let kind = |signal, hits: &[Hit]| explain(signal, hits, &ALL).map(|hit| hit.kind);
     assert_eq!(kind(Some(25), &[]), Some(LimitKind::FileSize));
     assert_eq!(kind(Some(9), &[]), None);
-    assert_eq!(kind(Some(9), &[hit(LimitKind::OpenFiles)]), None);
+    assert_eq!(kind(Some(9), &[refused(LimitKind::Memory)]), None);
+    let both = [refused(LimitKind::Processes), hit(LimitKind::Memory)];
+    assert_eq!(kind(Some(9), &both), Some(LimitKind::Memory));
     assert_eq!(kind(Some(9), &[hit(LimitKind::Memory)]), Some(LimitKind::Memory));
     assert_eq!(kind(Some(9), &[hit(LimitKind::Disk)]), Some(LimitKind::Disk));
     assert_eq!(kind(Some(15), &[hit(LimitKind::Memory)]), None);

@@ -5,6 +5,7 @@ mod fake;
 mod means;
 mod parsing;
 mod real;
+mod refusing;
 mod rlimit;
 mod room;
 mod usage;

@@ -74,8 +74,9 @@ proptest! {
         let mut stat = b"42 (".to_vec();
         stat.extend(&name);
         stat.extend(b") S 7 42 42 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 3 0 9876 4096 10 18446744073709551615 1\n");
-        let expected =
-            Process { pid: 42, parent: 7, threads: 3, start: 9876, resident: 40_960 };
+        let expected = Process {
+            pid: 42, parent: 7, threads: 3, start: 9876, size: 4096, resident: 40_960,
+        };
         prop_assert_eq!(parse(&stat, 4096), Some(expected));
     }
 
@@ -85,7 +86,7 @@ proptest! {
     ) {
         // Any parents, circles and itself included.
         let processes = (1..).zip(&parents).map(|(pid, parent)| Process {
-            pid, parent: *parent, threads: 1, start: 0, resident: 1,
+            pid, parent: *parent, threads: 1, start: 0, size: 1, resident: 1,
         });
         let snapshot = Snapshot::new(processes);
         let tree: Vec<u32> = snapshot.tree(1).iter().map(|process| process.pid).collect();
@@ -126,6 +127,9 @@ fn this_machine_shows_this_process() {
     let own = processes::start(std::process::id());
     assert!(own.is_some_and(|start| start > 0));
     assert_eq!(processes::start(4_000_000_000), None);
+    let this = processes::read(std::process::id()).expect("it runs");
+    let data = processes::data(&this).expect("its status");
+    assert!(data > 0 && data <= this.size, "{data} {this:?}");
     let path = Path::new("/proc/self/mountinfo").as_os_str().as_bytes();
     assert_eq!(path, escape(path));
 }

@@ -1,6 +1,7 @@
 //! File tools where there is little room.
 
 use std::fs;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use serde_json::json;
 use super::*;
 use crate::launcher::limits::room::Rooms;
 use crate::model::{Access, Mount, Source, Tool, World};
-use crate::workspace::Files;
+use crate::workspace::{Counted, Files, Room, Want};
 
 /// An agent with file tools, and nothing else.
 struct Agent {
@@ -92,6 +93,24 @@ fn agents_of_one_workspace_share_its_room() {
         threads.into_iter().filter_map(|one| one.join().ok()).map(usize::from).sum()
     });
     assert_eq!(written, 8);
+}
+
+#[test]
+fn what_is_about_to_be_written_counts_in_every_count() {
+    let limits = Limits { disk: Some(2 << 20), ..Limits::default() };
+    let (agent, rooms) = (Agent::limited(limits), Rooms::with_reserve(limits, |_| 0));
+    let folder = fs::File::open(agent.root()).expect("a folder");
+    let counted = Counted { workspace: WORKSPACE, root: agent.root(), limits };
+    let take = |growth| {
+        let counted = Some(counted.clone());
+        rooms.take(&Want { world: &agent.world, folder: folder.as_fd(), counted, growth, size: 0 })
+    };
+    let taken = take(3 << 19).expect("room");
+    // The disk is counted again and again, and has nothing of it yet.
+    assert!((0..1000).all(|_| take(1 << 20).is_err()));
+    drop(taken);
+    // It was not written after all.
+    while take(1 << 20).is_err() {}
 }
 
 #[test]

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 
-/// Runs a script under a warden until a limit is hit; returns the hits, and what ended it.
+/// Runs a script under a warden until a limit ends it; returns the hits, and what ended it.
 async fn watched(
     wardens: &Arc<Wardens>,
     root: &Path,
@@ -36,7 +36,11 @@ async fn watched(
     });
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(warden.run());
-    let mut hits: Vec<Hit> = told.recv().await.into_iter().collect();
+    let mut hits: Vec<Hit> = Vec::new();
+    while hits.last().is_none_or(|hit| !hit.ends) {
+        let Some(hit) = told.recv().await else { break };
+        hits.push(hit);
+    }
     let signal = shell.signal();
     ended.cancel();
     tasks.join_all().await;
@@ -56,8 +60,11 @@ async fn processes_that_hold_too_much_memory_are_ended() {
     let script = "x=a; while [ ${#x} -lt 134217728 ]; do x=$x$x; done; sleep 1000";
     let limits = Limits { memory: Some(64 << 20), ..Limits::default() };
     let (hits, signal) = watched(&Arc::default(), folder.path(), script, limits).await;
-    assert_eq!(kinds(&hits), [LimitKind::Memory]);
-    assert_eq!(explain(signal, &hits, &limits), hits.first().cloned());
+    // On its way it may be seen near to what one process may have.
+    assert!(kinds(&hits).iter().all(|kind| *kind == LimitKind::Memory), "{hits:?}");
+    let ended_by = explain(signal, &hits, &limits);
+    assert!(ended_by.is_some());
+    assert_eq!(ended_by.as_ref(), hits.last());
 }
 
 #[tokio::test]
