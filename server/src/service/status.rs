@@ -389,8 +389,8 @@ pub(super) fn work_left(left: &git::WorkLeft) -> Status {
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     let message =
         format!("there is work in the worktree that is nowhere else ({})", parts.join("; "));
-    let hint =
-        "commit it, and push or merge it; or delete with --force: commits stay on the branch";
+    let hint = "commit it, and push or merge it; or delete with --force: what is uncommitted is \
+                lost, commits stay on the branch";
     status(Code::FailedPrecondition, Reason::WorkLeft, message, hint)
 }
 

@@ -246,11 +246,16 @@ fn make_writable(dir: &OwnedFd) -> io::Result<()> {
 
 /// The same, where that user lacks a right that is needed.
 fn let_in(dir: &OwnedFd, needed: Mode) -> io::Result<()> {
-    let stat = fstat(dir)?;
+    give(dir, needed, Mode::RWXU)
+}
+
+/// Gives the daemon's user rights to what is its own, where it lacks one that is needed.
+pub(super) fn give(to: &OwnedFd, needed: Mode, given: Mode) -> io::Result<()> {
+    let stat = fstat(to)?;
     let mode = Mode::from_raw_mode(stat.st_mode);
     if !mode.contains(needed) && stat.st_uid == geteuid().as_raw() {
         // An open path has no other way to its mode. What it keeps anybody from says so itself.
-        let _ = chmod(format!("/proc/self/fd/{}", dir.as_raw_fd()), mode | Mode::RWXU);
+        let _ = chmod(format!("/proc/self/fd/{}", to.as_raw_fd()), mode | given);
     }
     Ok(())
 }

@@ -235,7 +235,9 @@ impl Files {
         // An agent may have shut it. What is not there has no work in it.
         let _ = self.open_below(root);
         let root = self.worktree_root(root)?;
-        let mut left = repository(&self.git, git)?.work_left(&root, &worktree(git, &root))?;
+        let (repository, worktree) = (repository(&self.git, git)?, worktree(git, &root));
+        repository.open_again(&worktree.name, &worktree.branch);
+        let mut left = repository.work_left(&root, &worktree)?;
         left.uncommitted.extend(aside.into_iter().map(|path| path.to_string_lossy().into_owned()));
         Ok(left)
     }
@@ -415,6 +417,7 @@ impl Files {
         }
         let (repository, worktree) = (repository(&self.git, git)?, worktree(git, &root));
         self.check_shown(&git.common_dir)?;
+        repository.open_again(&worktree.name, &worktree.branch);
         repository.check_ways(&root, &worktree)?;
         let shown = sandbox_mounts(&repository, &worktree.name, &worktree.branch)?;
         let common_dir = repository.common_dir().to_owned();

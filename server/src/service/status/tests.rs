@@ -205,6 +205,13 @@ fn a_full_disk_under_git_and_under_a_process_says_to_make_room() {
 }
 
 #[test]
+fn what_force_loses_is_told_with_the_work_that_is_left() {
+    let left = git::WorkLeft { uncommitted: vec!["notes.md".to_owned()], ..Default::default() };
+    let hint = Wire::from(&work_left(&left)).hint;
+    assert!(hint.contains("what is uncommitted is lost, commits stay on the branch"), "{hint}");
+}
+
+#[test]
 fn a_worktree_that_cannot_be_looked_at_can_be_deleted_all_the_same() {
     let path = std::path::PathBuf::from("/repo/.git/worktrees/w");
     let errors = [

@@ -6,11 +6,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 use cap_std::fs::Dir;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, fchmod, mkdirat, openat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fchmod, fstat, mkdirat, openat, statat};
 
 use super::Error;
 use super::parse::{self, Head};
-use crate::workspace::files::{enter, readable, remove_tree};
+use crate::workspace::files::{enter, give, readable, remove_tree};
 
 /// Longest file of these that is read, in bytes.
 const MAX_FILE: u64 = 8 << 10;
@@ -38,7 +38,10 @@ pub(super) fn remove(common_dir: &Path, name: &str) -> Result<(), Error> {
 impl Admin {
     /// Opens it, if it is there.
     pub(super) fn open(common_dir: &Path, name: &str) -> Result<Option<Self>, Error> {
-        let path = path_of(common_dir, name)?;
+        Self::at(path_of(common_dir, name)?)
+    }
+
+    fn at(path: PathBuf) -> Result<Option<Self>, Error> {
         match open_dir(&path) {
             Ok(dir) => Ok(Some(Self { path, dir })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -89,6 +92,31 @@ impl Admin {
     pub(super) fn head(&self) -> Result<Option<Head>, Error> {
         let content = self.read("HEAD")?.unwrap_or_default();
         Ok(std::str::from_utf8(&content).ok().and_then(parse::head))
+    }
+
+    /// The commits in which a rebase or a merge that has stopped keeps changes that were in none.
+    pub(super) fn autostashes(&self) -> Result<Vec<String>, Error> {
+        let mut found: Vec<String> = self.commit("MERGE_AUTOSTASH")?.into_iter().collect();
+        for folder in ["rebase-merge", "rebase-apply"] {
+            if let Some(folder) = Self::at(self.path.join(folder))? {
+                found.extend(folder.commit("autostash")?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The commit that a file names; none if it is not there.
+    fn commit(&self, name: &str) -> Result<Option<String>, Error> {
+        let Some(content) = self.read(name)? else {
+            return Ok(None);
+        };
+        match std::str::from_utf8(&content).map(str::trim_end) {
+            Ok(commit) if parse::is_object_id(commit) => Ok(Some(commit.to_owned())),
+            _ => {
+                let path = self.path.join(name);
+                Err(Error::Tampered { path, problem: "it names no commit" })
+            }
+        }
     }
 
     /// Reads a small file; none if it is not there.
@@ -150,6 +178,21 @@ pub(super) fn open_dir(path: &Path) -> io::Result<OwnedFd> {
     walk(path, |_, _| Ok(()))
 }
 
+/// Gives the daemon's user its rights again to a folder that who works in a worktree can shut, and to
+/// a file in it. One that has other names is left as it is, and so is what is no file.
+pub(super) fn let_in(folder: &Path, file: &str) -> io::Result<()> {
+    let dir = open_dir(folder)?;
+    give(&dir, Mode::RWXU, Mode::RWXU)?;
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = openat(&dir, file, flags, Mode::empty())?;
+    let stat = fstat(&file)?;
+    let read_write = Mode::RUSR | Mode::WUSR;
+    match FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_nlink == 1 {
+        true => give(&file, read_write, read_write),
+        false => Ok(()),
+    }
+}
+
 /// Makes a folder and those above it, with the mode of what they lie in. Nothing on the way may be a symbolic link: a sandbox is to
 /// have it as a mount, and must not choose what that is.
 pub(super) fn make_dir(path: &Path) -> Result<(), Error> {
@@ -177,7 +220,7 @@ pub(super) fn make_dir(path: &Path) -> Result<(), Error> {
 /// Which folder lies at a path in which nothing is a symbolic link: its inode. The number of its
 /// device may be another one after a restart.
 pub(super) fn identity(path: &Path) -> io::Result<String> {
-    let stat = rustix::fs::fstat(open_dir(path)?)?;
+    let stat = fstat(open_dir(path)?)?;
     Ok(stat.st_ino.to_string())
 }
 
@@ -240,6 +283,19 @@ pub(super) fn is_empty_dir(path: &Path) -> io::Result<Option<bool>> {
     match open_dir(path) {
         Ok(dir) => Ok(Some(readable(&dir)?.entries()?.next().is_none())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What lies at a path on which no folder is a symbolic link; none if nothing does.
+pub(super) fn kind_at(path: &Path) -> io::Result<Option<FileType>> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Ok(None);
+    };
+    let found = open_dir(parent).and_then(|dir| Ok(statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?));
+    match found {
+        Ok(stat) => Ok(Some(FileType::from_raw_mode(stat.st_mode))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound || is_in_the_way(&error) => Ok(None),
         Err(error) => Err(error),
     }
 }

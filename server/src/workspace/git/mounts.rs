@@ -101,6 +101,23 @@ fn folder_of(branch: &str) -> &Path {
 }
 
 impl Repository {
+    /// Opens again what is the worktree's alone of what a sandbox binds for writing: who works there
+    /// can shut it, to the daemon and to all who work there. What it shares with the repository
+    /// stays as its owner left it.
+    pub fn open_again(&self, name: &str, branch: &str) {
+        let admin = self.common_dir.join("worktrees").join(name);
+        let mut own = vec![(admin.join("logs"), "HEAD"), (admin.clone(), "index"), (admin, "HEAD")];
+        if let Some((folder, last)) = branch.rsplit_once('/') {
+            own.push((self.common_dir.join("refs/heads").join(folder), last));
+            own.push((self.common_dir.join("logs/refs/heads").join(folder), last));
+        }
+        // The folder of the worktree before what lies in it.
+        for (folder, file) in own.into_iter().rev() {
+            // What cannot be opened is found by who needs it.
+            let _ = admin::let_in(&folder, file);
+        }
+    }
+
     /// Makes the folders that a sandbox binds, where they are not there: git removes empty ones.
     ///
     /// # Errors

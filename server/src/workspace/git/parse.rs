@@ -75,12 +75,38 @@ pub(super) fn unseen(errors: &[u8]) -> BTreeSet<String> {
     told.map(name).collect()
 }
 
-/// The paths of submodules in `git ls-files --stage -z`.
-pub(super) fn submodules(output: &[u8]) -> impl Iterator<Item = PathBuf> {
-    let entries = output.split(|byte| *byte == 0).filter(|entry| entry.starts_with(b"160000 "));
-    entries.filter_map(|entry| {
+/// An entry of a worktree's index.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Entry<'a> {
+    tag: u8,
+    mode: &'a [u8],
+    /// The object that it names.
+    pub id: &'a [u8],
+    /// Its path in the worktree.
+    pub path: &'a Path,
+}
+
+impl Entry<'_> {
+    /// Whether `git status` takes it for unchanged without a look: `--assume-unchanged` makes the
+    /// tag a small letter, `--skip-worktree` an S.
+    pub(super) fn is_hidden(&self) -> bool {
+        !self.is_submodule() && (self.tag == b'S' || self.tag.is_ascii_lowercase())
+    }
+
+    /// Whether it is a repository of its own.
+    pub(super) fn is_submodule(&self) -> bool {
+        self.mode == b"160000"
+    }
+}
+
+/// The entries of `git ls-files -v --stage -z`.
+pub(super) fn entries(output: &[u8]) -> impl Iterator<Item = Entry<'_>> {
+    output.split(|byte| *byte == 0).filter_map(|entry| {
         let tab = entry.iter().position(|byte| *byte == b'\t')?;
-        Some(PathBuf::from(OsStr::from_bytes(&entry[tab + 1..])))
+        let mut words = entry[..tab].split(|byte| *byte == b' ');
+        let tag = *words.next()?.first()?;
+        let (mode, id) = (words.next()?, words.next()?);
+        Some(Entry { tag, mode, id, path: Path::new(OsStr::from_bytes(&entry[tab + 1..])) })
     })
 }
 

@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "repositories and agents are played from outside")]
 
 mod hostile;
+mod left;
 mod sandbox;
 
 use std::ffi::OsStr;

@@ -3,11 +3,13 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+use rustix::fs::FileType;
+
 use super::admin::{self, Admin};
 use super::mounts::KEPT;
 use super::parse::{self, Head};
 use super::special;
-use super::{Error, MAX_LISTED, Repository, WorkLeft, is_not_owned};
+use super::{Error, MAX_LISTED, Repository, WorkLeft, failed, is_not_owned};
 
 /// A worktree, as whoever had it made remembers it. Its own files are no place to look it up.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -192,9 +194,10 @@ impl Repository {
         }
     }
 
-    /// What would be lost with a worktree: what is in no commit or cannot be looked at, and commits
-    /// of what is checked out and of its branch that no remote-tracking and no other local branch
-    /// has.
+    /// What would be lost with a worktree: what is in no commit or cannot be looked at, what a
+    /// rebase or a merge has set aside, and commits of what is checked out and of its branch that
+    /// no remote-tracking and no other local branch has. Commits that only a log of references
+    /// names, such as amended ones, are no work left.
     ///
     /// Nobody may be at work there meanwhile.
     ///
@@ -207,6 +210,7 @@ impl Repository {
         let mut left = WorkLeft::default();
         let admin = Admin::open(&self.common_dir, &worktree.name)?;
         self.add_unpushed(&mut left, worktree, admin.as_ref())?;
+        left.uncommitted = self.set_aside(admin.as_ref())?;
         let is_empty = admin::is_empty_dir(root);
         match is_empty.map_err(|error| Error::Io { path: root.to_owned(), error })? {
             None | Some(true) => return Ok(left),
@@ -222,24 +226,64 @@ impl Repository {
         let status = ["status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=normal"];
         let status = [&status[..], &["--ignore-submodules=all"]].concat();
         let status = self.git_in(&worktree.name, root, &status)?;
-        let staged = self.git_in(&worktree.name, root, &["ls-files", "--stage", "-z"])?;
+        let staged = self.git_in(&worktree.name, root, &["ls-files", "-v", "--stage", "-z"])?;
         // A repository within is not looked into: its settings are an agent's.
-        let within = parse::submodules(&staged.stdout)
-            .filter(|path| {
-                matches!(admin::is_empty_dir(&root.join(path)), Ok(Some(false)) | Err(_))
+        let within = parse::entries(&staged.stdout)
+            .filter(parse::Entry::is_submodule)
+            .filter(|entry| {
+                matches!(admin::is_empty_dir(&root.join(entry.path)), Ok(Some(false)) | Err(_))
             })
-            .map(|path| {
-                format!(
-                    "{} (a repository of its own)",
-                    parse::shown(path.as_os_str().as_encoded_bytes())
-                )
-            });
+            .map(|entry| format!("{} (a repository of its own)", shown(entry.path)));
+        let hidden = self.hidden(&worktree.name, root, &staged.stdout)?;
         // git goes on where it may not look, and lists nothing of it.
         let unseen = parse::unseen(&status.stderr);
-        left.uncommitted = parse::status(&status.stdout).chain(within).chain(unseen).collect();
+        let found = parse::status(&status.stdout).chain(within).chain(hidden).chain(unseen);
+        left.uncommitted.extend(found);
         left.has_more |= status.is_cut || staged.is_cut || left.uncommitted.len() > MAX_LISTED;
         left.uncommitted.truncate(MAX_LISTED);
         Ok(left)
+    }
+
+    /// Changed files that `git status` leaves out since a flag in the index says so.
+    fn hidden(&self, name: &str, root: &Path, staged: &[u8]) -> Result<Vec<String>, Error> {
+        let (mut changed, mut compared) = (Vec::new(), Vec::new());
+        for entry in parse::entries(staged).filter(parse::Entry::is_hidden) {
+            match (admin::kind_at(&root.join(entry.path)), entry.path.to_str()) {
+                (Ok(Some(FileType::RegularFile)), Some(path)) => compared.push((path, entry)),
+                (Ok(Some(FileType::RegularFile | FileType::Symlink)) | Err(_), _) => {
+                    changed.push(entry.path);
+                }
+                // A sparse checkout leaves files out.
+                (Ok(_), _) => {}
+            }
+        }
+        for some in compared.chunks(MAX_LISTED) {
+            let mut args = vec!["hash-object", "--no-filters", "--"];
+            args.extend(some.iter().map(|(path, _)| *path));
+            let said = match self.git_in(name, root, &args) {
+                Ok(output) => output.stdout,
+                // One cannot be read, so that none can be compared.
+                Err(Error::Failed { .. }) => Vec::new(),
+                Err(error) => return Err(error),
+            };
+            let ids = said.split(|byte| *byte == b'\n').chain(std::iter::repeat(&b""[..]));
+            let pairs = some.iter().zip(ids).filter(|((_, entry), id)| entry.id != *id);
+            changed.extend(pairs.map(|((_, entry), _)| entry.path));
+        }
+        let told = |path: &Path| format!("{} (hidden from git's status by a flag)", shown(path));
+        Ok(changed.into_iter().map(told).collect())
+    }
+
+    /// Changes that were in no commit when a rebase or a merge began which has stopped since.
+    fn set_aside(&self, admin: Option<&Admin>) -> Result<Vec<String>, Error> {
+        let mut found = Vec::new();
+        for commit in admin.map(Admin::autostashes).transpose()?.unwrap_or_default() {
+            let commit = self.read_commit(&commit)?;
+            let lines = self.only_in(&[commit], &[], 1)?;
+            let told = |line: String| format!("{line} (set aside by a rebase or a merge)");
+            found.extend(lines.into_iter().map(told));
+        }
+        Ok(found)
     }
 
     fn add_unpushed(
@@ -249,13 +293,13 @@ impl Repository {
         admin: Option<&Admin>,
     ) -> Result<(), Error> {
         let mut own = vec![worktree.branch.clone()];
-        let mut tips: Vec<String> = self.commit_of(&worktree.branch)?.into_iter().collect();
+        let mut tips: Vec<String> = self.tip_of(&worktree.branch)?.into_iter().collect();
         match admin.map(Admin::head).transpose()?.flatten() {
             Some(Head::Branch(branch)) if branch != worktree.branch => {
-                tips.extend(self.commit_of(&branch)?);
+                tips.extend(self.tip_of(&branch)?);
                 own.push(branch);
             }
-            Some(Head::Commit(commit)) => tips.extend(self.resolve(&commit)?),
+            Some(Head::Commit(commit)) => tips.push(self.read_commit(&commit)?),
             Some(Head::Branch(_)) | None => {}
         }
         left.unpushed = self.only_in(&tips, &own, MAX_LISTED + 1)?;
@@ -285,8 +329,9 @@ impl Repository {
     /// Removes a worktree with all that is in it, and its branch if it was made with it and other
     /// branches have its commits. What was removed already is fine.
     ///
-    /// No commit is lost, with `force` neither: its branch is kept, and what is checked out
-    /// without a branch gets one.
+    /// With `force` neither is a commit lost that its branch or what is checked out has: the branch
+    /// is kept, and what is checked out without one gets one. Those that only its logs of
+    /// references name go with these, and so does what a rebase or a merge has set aside.
     ///
     /// # Errors
     ///
@@ -341,8 +386,12 @@ impl Repository {
 
     /// Deletes a branch whose commits others have. Returns whether it is gone.
     fn delete_branch(&self, branch: &str) -> Result<bool, Error> {
-        let Some(tip) = self.commit_of(branch)? else {
-            return Ok(true);
+        let tip = match self.tip_of(branch) {
+            Ok(Some(tip)) => tip,
+            Ok(None) => return Ok(true),
+            // It is there, whatever it has.
+            Err(Error::Tampered { .. } | Error::Io { .. }) => return Ok(false),
+            Err(error) => return Err(error),
         };
         let own = [branch.to_owned()];
         if !self.only_in(std::slice::from_ref(&tip), &own, 1)?.is_empty() {
@@ -376,10 +425,44 @@ impl Repository {
         self.resolve(&format!("refs/heads/{branch}"))
     }
 
+    /// The commit of a branch; none only if there is no such branch. git says the same of one that
+    /// it may not read.
+    fn tip_of(&self, branch: &str) -> Result<Option<String>, Error> {
+        if let Some(tip) = self.commit_of(branch)? {
+            return Ok(Some(tip));
+        }
+        let name = format!("refs/heads/{branch}");
+        let path = self.common_dir.join(&name);
+        let is_packed = self.try_git(&["rev-parse", "-q", "--verify", &name])?.code == Some(0);
+        match admin::kind_at(&path) {
+            // A folder holds other branches.
+            Ok(None | Some(FileType::Directory)) if !is_packed => Ok(None),
+            Ok(_) => Err(Error::Tampered { path, problem: "it names no commit that can be read" }),
+            Err(error) => Err(Error::Io { path, error }),
+        }
+    }
+
+    /// A commit that something of a worktree names, which has to be there.
+    fn read_commit(&self, commit: &str) -> Result<String, Error> {
+        self.resolve(commit)?.ok_or_else(|| Error::Failed {
+            command: "rev-parse".to_owned(),
+            message: format!("the commit {commit} cannot be read; \"git fsck\" says more"),
+        })
+    }
+
     pub(super) fn resolve(&self, name: &str) -> Result<Option<String>, Error> {
         let commit = format!("{name}^{{commit}}");
         let output = self.try_git(&["rev-parse", "-q", "--verify", &commit])?;
         let id = parse::line(&output.stdout).to_str().filter(|id| parse::is_object_id(id));
-        Ok(id.filter(|_| output.code == Some(0)).map(str::to_owned))
+        match output.code {
+            Some(0) => Ok(id.map(str::to_owned)),
+            // How it says that there is none.
+            Some(1) => Ok(None),
+            _ => Err(failed("rev-parse", &output)),
+        }
     }
+}
+
+fn shown(path: &Path) -> String {
+    parse::shown(path.as_os_str().as_encoded_bytes())
 }

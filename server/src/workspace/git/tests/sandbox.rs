@@ -144,3 +144,44 @@ fn packs(common: &Path) -> Vec<PathBuf> {
     packs.retain(|path| path.extension() == Some(OsStr::new("pack")));
     packs
 }
+
+#[test]
+fn what_is_shut_from_within_a_sandbox_is_opened_again() {
+    let world = World::new();
+    let worktree = world.add();
+    world.commit_in(&world.root, "second");
+    let shut = "admin=$(sed 's/gitdir: //' .git) && refs=$(git rev-parse --git-path refs/heads) && \
+        chmod 000 \"$refs/substrat/w/work\" \"$refs/substrat/w\" \"$admin/logs/HEAD\" \
+        \"$admin/logs\" \"$admin/HEAD\" \"$admin/index\" \"$admin\"";
+    let shut = in_sandbox(&world, &worktree, shut);
+    assert!(shut.status.success(), "{shut:?}");
+    let mode = |path: &str| {
+        fs::symlink_metadata(world.repo.join(".git").join(path)).unwrap().permissions().mode()
+            & 0o777
+    };
+    let repository = world.open();
+    let before = mode("objects");
+    repository.open_again(&worktree.name, &worktree.branch);
+    repository.check_ways(&world.root, &worktree).unwrap();
+    let left = world.left(&worktree);
+    assert!(left.uncommitted.is_empty() && left.unpushed.len() == 1, "{left:?}");
+    assert_eq!(git_at(&world.root, &["log", "-1", "--format=%s"]), "second");
+    let reference = "refs/heads/substrat/w";
+    assert_eq!((mode(reference), mode(&format!("{reference}/work"))), (0o700, 0o600));
+    assert_eq!(mode("objects"), before, "it is the repository's");
+}
+
+#[test]
+fn a_link_in_place_of_what_is_opened_again_is_not_followed() {
+    let world = World::new();
+    let worktree = world.add();
+    let (admin, outside) = (world.admin(&worktree), world.repo.join("first"));
+    fs::set_permissions(&outside, fs::Permissions::from_mode(0o444)).unwrap();
+    for name in ["HEAD", "index"] {
+        fs::remove_file(admin.join(name)).unwrap();
+    }
+    symlink(&outside, admin.join("HEAD")).unwrap();
+    fs::hard_link(&outside, admin.join("index")).unwrap();
+    world.open().open_again(&worktree.name, &worktree.branch);
+    assert_eq!(fs::metadata(&outside).unwrap().permissions().mode() & 0o777, 0o444);
+}
