@@ -66,3 +66,22 @@ async fn who_is_attached_answers_by_typing() {
     let denied = events.iter().find(|event| event.r#type == "permission.answered").unwrap();
     assert_eq!(text(denied, "reason"), "not now", "{denied:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn always_is_for_the_command_and_writes_nothing() {
+    let Some(bench) = Bench::start(CLAUDE, &["providers.cli.unattended=wait"]) else { return };
+    let client = bench.client().await;
+    let turns = [("touch one", Some("always")), ("touch one", None), ("rm one", Some("allow"))];
+    for (command, answer) in turns {
+        let from = client.sequence().await + 1;
+        let call = format!("CALL Bash {{\"command\":\"{command}\",\"description\":\"does it\"}}");
+        client.tell("m", &format!("{call}\nSAY ran")).await;
+        if let Some(answer) = answer {
+            client.wait_event(from, |event| event.r#type == "permission.asked").await;
+            bench.daemon.ctl_ok(&["agent", "answer", "m", answer]);
+        }
+        client.wait_event(from, |event| event.r#type == "turn.complete").await;
+    }
+    let desk = bench.root("desk");
+    assert!(!desk.join("one").exists() && !desk.join(".claude").exists());
+}

@@ -69,8 +69,8 @@ pub enum MessageState {
 #[derive(Debug)]
 struct Question {
     input: Value,
-    /// Rules that would spare the question next time.
-    rules: Value,
+    /// Rules that spare the question next time, for the life of the process.
+    rules: Vec<Value>,
 }
 
 /// The call of the model that is streamed.
@@ -315,9 +315,9 @@ impl Stream {
             name: name.to_owned(),
             kind,
         };
-        let rules = asked["permission_suggestions"].clone();
+        let rules = rules_of_session(&asked["permission_suggestions"]);
         let mut options = vec![option("allow", "Allow", PermissionKind::AllowOnce)];
-        if rules.as_array().is_some_and(|rules| !rules.is_empty()) {
+        if !rules.is_empty() {
             options.push(option("allow_always", "Always allow", PermissionKind::AllowAlways));
         }
         options.push(option("deny", "Deny", PermissionKind::RejectOnce));
@@ -328,7 +328,6 @@ impl Stream {
             input: carried(&asked["input"]),
             options,
         };
-        let rules = if rules.is_array() { rules } else { json!([]) };
         self.turn.ask(&request, Question { input: asked["input"].clone(), rules }, told);
     }
 
@@ -381,6 +380,18 @@ impl Stream {
         };
         self.turn.over(TurnOver::Failed(failed));
     }
+}
+
+/// The suggested rules that allow what is asked about, to be kept by the process alone. Other
+/// suggestions go further than the question: a mode allows other tools, too. Other destinations
+/// are settings files, which the process does not read.
+fn rules_of_session(suggestions: &Value) -> Vec<Value> {
+    let mut rules = suggestions.as_array().cloned().unwrap_or_default();
+    rules.retain(|rule| text(rule, "type") == "addRules" && text(rule, "behavior") == "allow");
+    for rule in &mut rules {
+        rule["destination"] = json!("session");
+    }
+    rules
 }
 
 /// A failure by what a line says of it beside its words.

@@ -223,7 +223,9 @@ fn a_question_is_answered_once_and_as_it_was_asked() {
         "type": "control_request", "request_id": "q",
         "request": {
             "subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "ls"},
-            "tool_use_id": "t", "permission_suggestions": [{"type": "addRules"}],
+            "tool_use_id": "t", "permission_suggestions": [
+                {"type": "addRules", "behavior": "allow", "destination": "session"},
+            ],
         },
     });
     let asked = stream.read(&ask.to_string());
@@ -236,7 +238,9 @@ fn a_question_is_answered_once_and_as_it_was_asked() {
         serde_json::from_str::<Value>(&line).unwrap()["response"]["response"],
         json!({
             "behavior": "allow", "updatedInput": {"command": "ls"},
-            "updatedPermissions": [{"type": "addRules"}],
+            "updatedPermissions": [
+                {"type": "addRules", "behavior": "allow", "destination": "session"},
+            ],
         }),
     );
     assert_eq!(stream.answer(request, &Decision::Allow), None);
@@ -257,6 +261,45 @@ fn a_question_is_answered_once_and_as_it_was_asked() {
     let refused = stream.read(&other.to_string());
     let [Event::Write(line)] = &refused[..] else { panic!("{refused:?}") };
     assert!(line.contains("hook_callback is not supported") && line.contains("\"h\""), "{line}");
+}
+
+/// How many options a question with these suggestions has, and what `always` hands back.
+fn always(suggestions: &Value) -> (usize, Value) {
+    let mut stream = Stream::default();
+    let ask = json!({
+        "type": "control_request", "request_id": "q",
+        "request": {
+            "subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "touch a"},
+            "tool_use_id": "t", "permission_suggestions": suggestions,
+        },
+    });
+    let asked = stream.read(&ask.to_string());
+    let [Event::Activity(Activity::Permission { request, options, .. })] = &asked[..] else {
+        panic!("{asked:?}");
+    };
+    let line = stream.answer(request, &Decision::AllowAlways).unwrap();
+    let answer = serde_json::from_str::<Value>(&line).unwrap();
+    (options.len(), answer["response"]["response"]["updatedPermissions"].clone())
+}
+
+#[test]
+fn always_is_for_the_command_and_the_process_alone() {
+    let rule = |behavior: &str, destination: &str| {
+        let rules = json!([{"toolName": "Bash", "ruleContent": "touch a"}]);
+        json!({
+            "type": "addRules", "rules": rules, "behavior": behavior, "destination": destination,
+        })
+    };
+    let folder =
+        json!({"type": "addDirectories", "directories": ["/workspace"], "destination": "session"});
+    let mode = json!({"type": "setMode", "mode": "acceptEdits", "destination": "session"});
+    let kept = json!([rule("allow", "session")]);
+    assert_eq!(always(&json!([rule("allow", "localSettings"), folder, mode])), (3, kept));
+    let none = (2, json!([]));
+    assert_eq!(always(&json!([folder, mode])), none);
+    assert_eq!(always(&json!([rule("deny", "session"), rule("ask", "session"), 1])), none);
+    assert_eq!(always(&json!({"type": "addRules", "behavior": "allow"})), none);
+    assert_eq!(always(&Value::Null), none);
 }
 
 #[test]
