@@ -158,6 +158,7 @@ pub fn expected(events: &[v1::Event], agent: &str) -> Vec<(u64, String)> {
         "turn.resumed",
         "tool_call.invoked",
         "tool_call.result",
+        "turn.retry",
         "turn.stalled",
         "message.enqueued",
         "agent.created",

@@ -419,6 +419,8 @@ async fn another_provider_stands_in_for_a_turn_and_no_longer() {
     assert_eq!(answer, "spare here");
     let tried = client.wait_event(before + 1, |event| event.r#type == "turn.retry").await;
     assert_eq!((text(&tried, "provider"), text(&tried, "class")), ("fake", "overflow"));
+    let log = bench.daemon.ctl_ok(&["agent", "log", "m"]);
+    assert!(log.contains("overflow, asks fake: "), "{log}");
     let asked = bench.server.requests().remove(0);
     assert_eq!(asked.body["model"], "fake-2");
     assert!(asked.body.to_string().contains("first"), "it is told what was said before");

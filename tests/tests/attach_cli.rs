@@ -50,6 +50,19 @@ fn piped_lines_are_sent_and_all_answers_are_waited_for() {
 }
 
 #[test]
+fn an_attempt_that_failed_is_told_before_the_next_one() {
+    let daemon = Daemon::start();
+    let busy = r#"fn turn(prompt) { fail("transient", "busy") }"#;
+    daemon.ctl_ok(&["agent", "create", "busy", "--instructions", busy]);
+    let mut attach = Attach::on_terminal(&daemon, &["agent", "attach", "busy"]);
+    attach.wait_for("busy> ");
+    attach.write("go\r");
+    attach.wait_for("[transient: busy; trying again]");
+    attach.write("/quit\r");
+    attach.end();
+}
+
+#[test]
 fn more_lines_than_any_buffer_holds_do_not_block() {
     let daemon = Daemon::with(&["limits.inbox_messages=100000"]);
     let script = "fn turn(prompt) { for i in 0..50 { say(prompt.len().to_string()); } }";

@@ -120,7 +120,9 @@ fn summary(event: &v1::Event) -> String {
         }
         "turn.complete" => text("response").into_iter().collect(),
         "turn.failed" | "turn.retry" => {
-            [text("class"), text("error")].into_iter().flatten().collect()
+            let asked = text("provider").map(|provider| format!(", asks {provider}:"));
+            let class = text("class").unwrap_or_default() + &asked.unwrap_or_default();
+            [Some(class), text("error")].into_iter().flatten().collect()
         }
         "usage.reported" => {
             let used = [("input_tokens", "in"), ("output_tokens", "out")];
@@ -158,10 +160,59 @@ fn summary(event: &v1::Event) -> String {
         }
     };
     let shown = shown.join(" ");
-    let first = shown.lines().next().unwrap_or_default();
-    if first.chars().count() < shown.chars().count() || first.chars().count() > 100 {
+    match event.r#type.as_str() {
+        "turn.failed" | "turn.retry" | "tool_call.result" => ends(&shown),
+        _ => start(&shown),
+    }
+}
+
+/// The first line of a text.
+fn start(text: &str) -> String {
+    let first = text.lines().next().unwrap_or_default();
+    if first.chars().count() < text.chars().count() || first.chars().count() > 100 {
         let cut: String = first.chars().take(100).collect();
         return format!("{cut}…");
     }
     first.to_owned()
+}
+
+/// The first line of an error and its last one, which names the reason.
+fn ends(text: &str) -> String {
+    let first = start(text);
+    match text.lines().skip(1).map(str::trim).filter(|line| !line.is_empty()).last() {
+        Some(last) => format!("{first} {}", start(last)),
+        None => first,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(kind: &str, error: &str) -> v1::Event {
+        let text =
+            |text: &str| prost_types::Value { kind: Some(Kind::StringValue(text.to_owned())) };
+        let fields = [("class", "permanent"), ("error", error), ("text", error)];
+        let fields = fields.map(|(key, value)| (key.to_owned(), text(value))).into();
+        let data = Some(prost_types::Struct { fields });
+        v1::Event { r#type: kind.to_owned(), data, ..Default::default() }
+    }
+
+    #[test]
+    fn an_error_is_told_with_its_last_line() {
+        let error = "it ended with 1; it said:\n  Traceback\n  File x\n  ValueError: no key\n\n";
+        let told = "permanent it ended with 1; it said:… ValueError: no key";
+        assert_eq!(summary(&event("turn.failed", error)), told);
+        assert_eq!(summary(&event("turn.retry", error)), told);
+        assert_eq!(summary(&event("turn.failed", "refused")), "permanent refused");
+        let mut asks = event("turn.retry", "refused");
+        let provider = prost_types::Value { kind: Some(Kind::StringValue("ant".to_owned())) };
+        let fields = asks.data.as_mut().map(|data| &mut data.fields);
+        fields.unwrap().insert("provider".to_owned(), provider);
+        assert_eq!(summary(&asks), "permanent, asks ant: refused");
+        assert_eq!(summary(&event("turn.said", "one\ntwo")), "one…");
+        let long = format!("{}\n{}", "x".repeat(200), "y".repeat(200));
+        let (x, y) = ("x".repeat(90), "y".repeat(100));
+        assert_eq!(summary(&event("turn.failed", &long)), format!("permanent {x}… {y}…"));
+    }
 }

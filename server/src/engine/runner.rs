@@ -323,7 +323,7 @@ impl Task {
                 break TurnEnd::Failed { class: failure.class, error: failure.message };
             };
             telling.void();
-            self.report(Command::RetryTurn {
+            telling.command_in_place(Command::RetryTurn {
                 agent: self.owner.agent,
                 turn: turn.id,
                 attempt: attempts.count,

@@ -166,9 +166,13 @@ impl Telling {
     /// Tells the log something that watchers see between the deltas before and after it.
     pub(super) fn report_in_place(&self, told: Told) {
         let (agent, turn) = (self.agent, self.turn);
-        let marked = self.marked(Command::TellTurn { agent, turn, told });
+        self.command_in_place(Command::TellTurn { agent, turn, told });
+    }
+
+    /// Gives a command whose event watchers see between the deltas before and after it.
+    pub(super) fn command_in_place(&self, command: Command) {
         // An engine that is gone has nobody to tell.
-        let _ = self.reports.send(Report::Marked(marked));
+        let _ = self.reports.send(Report::Marked(self.marked(command)));
     }
 
     /// Gives a command its place in the output.

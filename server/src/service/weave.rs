@@ -93,6 +93,7 @@ impl Weave {
             Event::ToolUseStarted(_)
             | Event::ToolUseEnded(_)
             | Event::TurnNotice(_)
+            | Event::TurnRetry(_)
             | Event::PermissionAsked(_) => self.read_up_to_mark(agent, entry.seq),
             event if event.ends_turn() => {
                 self.read_up_to(agent, None);
@@ -333,6 +334,7 @@ fn item(agent: AgentId, entry: &Entry) -> Option<Item> {
         Event::ToolUseStarted(_)
         | Event::ToolUseEnded(_)
         | Event::TurnNotice(_)
+        | Event::TurnRetry(_)
         | Event::TurnStalled(_)
         | Event::PermissionAsked(_)
         | Event::PermissionAnswered(_)

@@ -5,7 +5,10 @@ use substrat_proto::v1;
 use substrat_proto::v1::attach_response::Item;
 
 use super::super::{convert, permission};
-use crate::model::{Entry, Event, Json};
+use crate::model::{Entry, Event, Json, TurnRetry};
+
+/// Longest error of a failed attempt that is told, in characters.
+const MAX_ERROR: usize = 200;
 
 /// None for an event that is about no backend.
 pub(super) fn backend(agent_id: String, entry: &Entry) -> Option<Item> {
@@ -40,6 +43,12 @@ pub(super) fn backend(agent_id: String, entry: &Entry) -> Option<Item> {
             event: entry.event.name().to_owned(),
             text: data.text.clone(),
         }),
+        Event::TurnRetry(data) => Item::ProcessNotice(v1::ProcessNotice {
+            agent_id,
+            turn_id: data.turn_id.to_string(),
+            event: entry.event.name().to_owned(),
+            text: retry(data),
+        }),
         Event::TurnStalled(data) => {
             let tool = data.tool.as_ref().map(|tool| format!(", while {tool} runs"));
             let (seconds, tool) = (data.silent_ms / 1000, tool.unwrap_or_default());
@@ -64,6 +73,19 @@ pub(super) fn backend(agent_id: String, entry: &Entry) -> Option<Item> {
         }),
         _ => return None,
     })
+}
+
+/// Why an attempt failed, and who is asked next, in a line.
+fn retry(data: &TurnRetry) -> String {
+    let error = data.error.trim();
+    let first: String = error.lines().next().unwrap_or_default().chars().take(MAX_ERROR).collect();
+    let more = if first.len() < error.len() { "…" } else { "" };
+    let class = data.class.as_str();
+    let next = match &data.provider {
+        Some(provider) => format!("asking {provider}"),
+        None => "trying again".to_owned(),
+    };
+    format!("{class}: {first}{more}; {next}")
 }
 
 /// Arguments of a tool, which are an object on the wire.

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::model::{
-    DaemonStopped, Json, LimitHit, Name, ProcessExited, SandboxOff, Timestamp, ToolCallInvoked,
-    ToolCallResult, TurnComplete, TurnId, TurnStart,
+    DaemonStopped, FailureClass, Json, LimitHit, Name, ProcessExited, SandboxOff, Timestamp,
+    ToolCallInvoked, ToolCallResult, TurnComplete, TurnId, TurnRetry, TurnStart,
 };
 
 const AGENT: AgentId = AgentId::from_u128(1);
@@ -357,6 +357,52 @@ fn a_tool_of_a_backend_keeps_its_place_and_is_waited_for() {
     assert_eq!(weave.changed().now_or_never(), Some(()));
     weave.read_outputs();
     assert_eq!(shown(&mut weave), ["more"]);
+}
+
+#[test]
+fn an_attempt_that_failed_is_told_between_what_it_and_the_next_one_put_out() {
+    let (mut world, mut weave) = (World::default(), Weave::default());
+    world.start();
+    weave.event(AGENT, &world.entries[0], &world.outputs);
+    weave.pop();
+    world.delta("of the first");
+    let output = world.outputs.get(AGENT).unwrap();
+    output.replace(0, OutputKind::Text, "");
+    let mark = output.mark();
+    world.delta("of the next");
+    let retry = |error: &str, provider: Option<&str>| TurnRetry {
+        turn_id: TurnId::from_u64(1),
+        attempt: 2,
+        delay_ms: 1,
+        class: FailureClass::RateLimit,
+        error: error.to_owned(),
+        provider: provider.map(Into::into),
+    };
+    let retried = world.push(retry("Too many requests", None));
+    output.settle(&mark, retried);
+    weave.event(AGENT, &world.entries[1], &world.outputs);
+    weave.read_outputs();
+    let items: Vec<Item> =
+        std::iter::from_fn(|| weave.pop()).filter_map(|response| response.item).collect();
+    let [Item::OutputDelta(_), Item::OutputReplaced(_), Item::ProcessNotice(told), rest] =
+        &items[..]
+    else {
+        panic!("{items:?}")
+    };
+    assert!(matches!(rest, Item::OutputDelta(delta) if delta.text == "of the next"), "{rest:?}");
+    assert_eq!(told.event, "turn.retry");
+    assert_eq!(told.turn_id, world.turn_id().to_string());
+    assert_eq!(told.text, "rate-limit: Too many requests; trying again");
+    let mut text = |error: &str, provider: Option<&str>| {
+        world.push(retry(error, provider));
+        match item(AGENT, &world.entries[world.entries.len() - 1]) {
+            Some(Item::ProcessNotice(told)) => told.text,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(text("no\nmore\n", Some("ant")), "rate-limit: no…; asking ant");
+    let long = format!("rate-limit: {}…; trying again", "é".repeat(200));
+    assert_eq!(text(&"é".repeat(201), None), long);
 }
 
 #[test]

@@ -589,7 +589,8 @@ export declare type ProcessNotice = Message<"substrat.v1.ProcessNotice"> & {
   turnId: string;
 
   /**
-   * The event: "process.exited", "limit.hit", "sandbox.off", "turn.notice" or "turn.stalled".
+   * The event: "process.exited", "limit.hit", "sandbox.off", "turn.notice", "turn.retry" or
+   * "turn.stalled".
    *
    * @generated from field: string event = 3;
    */
