@@ -77,7 +77,8 @@ impl Attempts {
         // Where another one can be asked, nobody waits for long.
         let is_last = self.at + 1 == self.chain.len();
         let max_asked = if is_last { MAX_ASKED } else { usual.max_asked };
-        let retry = Retry { attempts, max_asked, ..usual };
+        let limit_delay = if is_last { usual.limit_delay } else { Duration::ZERO };
+        let retry = Retry { attempts, max_asked, limit_delay, ..usual };
         let next = match retry.delay(failure, self.asked, jitter) {
             Some(delay) => {
                 self.asked += 1;

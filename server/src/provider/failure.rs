@@ -133,6 +133,11 @@ impl FailureKind {
     /// What the words of an error say. None if they say nothing that is known.
     pub fn of_text(text: &str) -> Option<Self> {
         const WORDS: &[(&str, FailureKind)] = &[
+            // The daemon's own proxy, which a CLI may quote under another status.
+            ("substrat: the name of", FailureKind::Network),
+            ("proxy_tunnel", FailureKind::Network),
+            ("fetch failed", FailureKind::Network),
+            (OUT_OF_CREDIT, FailureKind::Auth),
             ("prompt is too long", FailureKind::Overflow),
             ("context_length_exceeded", FailureKind::Overflow),
             ("context window", FailureKind::Overflow),
@@ -184,6 +189,9 @@ impl FailureKind {
     }
 }
 
+/// What is said where the account has no money left.
+const OUT_OF_CREDIT: &str = "credit balance is too low";
+
 /// The HTTP status that an error's words name.
 fn status_in(lower: &str) -> Option<i64> {
     ["api error: ", "status: ", "status ", "(", "http "].iter().find_map(|before| {
@@ -234,6 +242,12 @@ impl Failed {
     /// A failure of a kind.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         let message = message.into();
+        // Anthropic refuses as wrong what is not paid for: elsewhere it would be right.
+        let is_unpaid = || message.to_lowercase().contains(OUT_OF_CREDIT);
+        let kind = match kind {
+            FailureKind::InvalidRequest if is_unpaid() => FailureKind::Auth,
+            kind => kind,
+        };
         let retry_after = kind.class().may_pass().then(|| wait_in(&message)).flatten();
         Self { kind, message, retry_after }
     }
@@ -281,11 +295,21 @@ mod tests {
             ("Incorrect API key provided: x", Some(FailureKind::Auth)),
             ("The server had an error while processing your request", Some(FailureKind::Overload)),
             ("You exceeded your current quota", Some(FailureKind::RateLimit)),
+            ("Your credit balance is too low to access the API", Some(FailureKind::Auth)),
+            ("Couldn't connect through your proxy (ERR_PROXY_TUNNEL)", Some(FailureKind::Network)),
+            ("Bad Gateway: substrat: the name of x:443 was not found", Some(FailureKind::Network)),
             ("it read 400 lines (1234)", None),
             ("", None),
         ] {
             assert_eq!(FailureKind::of_text(text), kind, "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_not_paid_for_is_not_wrong() {
+        let kind = |words: &str| Failed::new(FailureKind::InvalidRequest, words).kind;
+        assert_eq!(kind("Credit balance is too low"), FailureKind::Auth);
+        assert_eq!(kind("max_tokens is too large"), FailureKind::InvalidRequest);
     }
 
     #[test]

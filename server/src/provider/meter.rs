@@ -54,8 +54,15 @@ pub fn minus(whole: Usage, part: Usage) -> Usage {
     }
 }
 
+/// More US dollars than any turn costs. What claims more would use up every budget for good.
+const MAX_USD: f64 = 1e5;
+
 /// Millionths of a US dollar. What is no amount of money is none.
 pub fn micro_usd(usd: f64) -> u64 {
+    if usd > MAX_USD {
+        tracing::warn!(usd, "a cost that cannot be is not counted");
+        return 0;
+    }
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -104,7 +111,7 @@ mod tests {
     #[test]
     fn what_is_no_amount_of_money_is_none() {
         assert_eq!([f64::NAN, -1.0, f64::NEG_INFINITY].map(micro_usd), [0; 3]);
-        assert_eq!(micro_usd(f64::INFINITY), u64::MAX);
+        assert_eq!([f64::INFINITY, 1e300, 100_001.0].map(micro_usd), [0; 3]);
         assert_eq!(micro_usd(0.000_46), 460);
     }
 }

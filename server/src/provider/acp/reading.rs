@@ -94,7 +94,9 @@ pub(super) fn failed(error: &Error) -> Failed {
         // Gemini gives a stream that broke off the status of a server with trouble.
         _ if message == "terminated" => FailureKind::Network,
         // Claude's adapter names any of them an error of the server.
-        Some(kind @ FailureKind::Network) if code.is_none() => kind,
+        Some(kind @ FailureKind::Network) if matches!(code, None | Some(FailureKind::Overload)) => {
+            kind
+        }
         _ => code
             .or_else(|| FailureKind::of_name(text(data, "errorKind")))
             .or_else(|| FailureKind::of_name(codex))

@@ -456,6 +456,7 @@ fn an_agent_that_lost_its_cli_was_killed() {
     assert_eq!(kind(other), FailureKind::Auth);
     // Gemini's words for a stream that broke off.
     assert_eq!(kind(json!({"code": 500, "message": "terminated"})), FailureKind::Network);
+    assert_eq!(kind(json!({"code": 500, "message": "fetch failed"})), FailureKind::Network);
     assert_eq!(kind(json!({"code": 500, "message": "trouble"})), FailureKind::Overload);
 }
 

@@ -344,7 +344,7 @@ fn classify(status: u16, said: &Said) -> FailureClass {
     let mut told = named.into_iter().chain(worded.filter(|_| !is_limit));
     let overflow = told.find(|kind| *kind == FailureKind::Overflow);
     let of_status = match status {
-        400 if worded == Some(FailureKind::RateLimit) => worded,
+        400 if matches!(worded, Some(FailureKind::RateLimit | FailureKind::Auth)) => worded,
         409 => Some(FailureKind::Network),
         status => FailureKind::of_status(status.into()),
     };
@@ -398,6 +398,7 @@ mod tests {
                 Is::InvalidRequest,
             ),
             (413, anthropic("request_too_large", ""), Is::Overflow),
+            (400, anthropic("invalid_request_error", "Your credit balance is too low"), Is::Auth),
             (429, json!({"error": {"code": 429, "message": "slow down"}}), Is::RateLimit),
             (500, anthropic("api_error", "oops"), Is::Overload),
             (529, anthropic("overloaded_error", "Overloaded"), Is::Overload),

@@ -25,6 +25,8 @@ const LIST: Duration = Duration::from_secs(60);
 const MAX_LIST: usize = 8 << 20;
 /// What is said of one that writes more.
 const TOO_LONG: &str = "it wrote more than 8 MiB";
+/// Bytes of the longest name of a model that is told.
+const MAX_NAME: usize = 256;
 /// Bytes that are read at a time.
 const PIECE: usize = 16 << 10;
 /// How long one that closed its output may take to end.
@@ -267,10 +269,22 @@ impl Inner {
                 ask(launched, asking).await
             }
         };
-        models.map_err(|failed| {
-            let message = secrets.hide(&failed.message);
-            Failed { message, ..failed }.into()
-        })
+        match models {
+            // A name may hold whatever the program was given.
+            Ok(models) => Ok(models
+                .into_iter()
+                .filter(|model| model.id.len() <= MAX_NAME && model.label.len() <= MAX_NAME)
+                .map(|model| Model {
+                    id: secrets.hide(&model.id),
+                    label: secrets.hide(&model.label),
+                    ..model
+                })
+                .collect()),
+            Err(failed) => {
+                let message = secrets.hide(&failed.message);
+                Err(Failed { message, ..failed }.into())
+            }
+        }
     }
 }
 

@@ -115,8 +115,8 @@ fn place(home: &Path, path: &str) -> io::Result<PathBuf> {
     Ok(at.join(name))
 }
 
-/// Makes a folder that is nobody else's. One that is there is fine, a symbolic link is not: an
-/// agent could have made it.
+/// Makes a folder that is nobody else's. One that is there is fine, and opened again if an agent shut
+/// it; a symbolic link is not: an agent could have made it.
 fn private(path: &Path) -> io::Result<()> {
     let made = std::fs::DirBuilder::new().mode(0o700).recursive(false).create(path);
     match made {
@@ -127,9 +127,14 @@ fn private(path: &Path) -> io::Result<()> {
             private(path)
         }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            match path.symlink_metadata()?.is_dir() {
-                true => Ok(()),
-                false => Err(io::Error::other(format!("{} is no folder", path.display()))),
+            let found = path.symlink_metadata()?;
+            if !found.is_dir() {
+                return Err(io::Error::other(format!("{} is no folder", path.display())));
+            }
+            let mode = found.permissions().mode();
+            match mode & 0o700 {
+                0o700 => Ok(()),
+                _ => std::fs::set_permissions(path, PermissionsExt::from_mode(mode | 0o700)),
             }
         }
         made => made,
@@ -164,6 +169,12 @@ mod tests {
         prepare(&home, &[("direct".to_owned(), "new".to_owned())]).unwrap();
         assert_eq!(std::fs::read_to_string(&target).unwrap(), "kept");
         assert!(mount_point(&home, ".cli").is_err());
+        for shut in [home.join(".cli"), home.clone()] {
+            std::fs::set_permissions(shut, PermissionsExt::from_mode(0o000)).unwrap();
+        }
+        prepare(&home, &[(".cli/settings.json".to_owned(), "new".to_owned())]).unwrap();
+        assert_eq!(std::fs::read_to_string(home.join(".cli/settings.json")).unwrap(), "new");
+        assert_eq!(home.metadata().unwrap().permissions().mode() & 0o777, 0o700);
         sweep(folder.path(), |session| session == SessionId::from_u128(1));
         assert!(home.is_dir());
         sweep(folder.path(), |_| false);

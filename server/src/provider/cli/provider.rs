@@ -25,6 +25,16 @@ const VERSION: Duration = Duration::from_secs(20);
 /// Most bytes that it may take for that.
 const MAX_VERSION: usize = 4 << 10;
 
+/// What a program said of its version.
+#[derive(Debug, Clone)]
+struct Asked {
+    program: PathBuf,
+    /// How old the program was.
+    changed: SystemTime,
+    /// The version, or why it does not tell.
+    version: Result<String, String>,
+}
+
 /// What a provider and its sessions share.
 pub(super) struct Inner {
     pub(super) cli: Box<dyn Cli>,
@@ -33,8 +43,7 @@ pub(super) struct Inner {
     /// Where homes of sessions lie.
     pub(super) folder: PathBuf,
     pub(super) bridge: PathBuf,
-    /// The version of a program, which was as old then.
-    version: Mutex<Option<(PathBuf, SystemTime, String)>>,
+    version: Mutex<Option<Asked>>,
 }
 
 /// Makes the provider of a CLI.
@@ -108,20 +117,25 @@ impl Inner {
         })
     }
 
-    /// What the program says its version is.
-    async fn version(&self, installed: &Installed) -> Result<String, String> {
+    /// What the program says its version is. It is asked once, and where it did not tell, again if
+    /// `anew` says so.
+    async fn version(&self, installed: &Installed, anew: bool) -> Result<String, String> {
         let changed = installed.program.metadata().and_then(|found| found.modified());
         let changed = changed.map_err(|error| error.to_string())?;
         let known = || self.version.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((program, then, version)) = &*known()
-            && *program == installed.program
-            && *then == changed
-        {
-            return Ok(version.clone());
+        let asked = known().clone();
+        let as_it_is = |asked: &Asked| {
+            asked.program == installed.program
+                && asked.changed == changed
+                && (asked.version.is_ok() || !anew)
+        };
+        if let Some(asked) = asked.filter(as_it_is) {
+            return asked.version;
         }
-        let version = self.ask_version(installed).await?;
-        *known() = Some((installed.program.clone(), changed, version.clone()));
-        Ok(version)
+        let version = self.ask_version(installed).await;
+        let program = installed.program.clone();
+        *known() = Some(Asked { program, changed, version: version.clone() });
+        version
     }
 
     /// Asks in an empty sandbox, since some leave files in their home whatever they are asked.
@@ -198,7 +212,7 @@ impl Provider for CommandLine {
             facts.extend(of_login.map(|(_, at)| ("login".to_owned(), at.display().to_string())));
             facts.extend(config.base_url.iter().map(|url| ("server".to_owned(), url.clone())));
             facts.extend(config.model.iter().map(|model| ("model".to_owned(), model.clone())));
-            let (version, failed) = match self.0.version(&installed).await {
+            let (version, failed) = match self.0.version(&installed, ask).await {
                 Ok(version) => (version, None),
                 Err(problem) => (String::new(), Some(problem)),
             };

@@ -137,9 +137,10 @@ fn started(config: &Config) -> Command {
         if config.has_key() {
             args.extend(setting(&format!("{name}.env_key"), config.key_as.as_str()));
         }
-        // What fails is tried again from here, with an eye on the turn.
-        args.extend(setting(&format!("{name}.request_max_retries"), 1));
-        args.extend(setting(&format!("{name}.stream_max_retries"), 1));
+        // What fails is tried again from here, with an eye on the turn: it waits in silence, for as
+        // long as a server asks it to.
+        args.extend(setting(&format!("{name}.request_max_retries"), 0));
+        args.extend(setting(&format!("{name}.stream_max_retries"), 0));
     }
     args.extend(config.args.iter().cloned());
     command
