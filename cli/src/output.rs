@@ -162,19 +162,34 @@ pub(crate) fn complain_in_json(error: &Error) {
     note(&error.to_string());
 }
 
-/// Says what failed, why, and what to do next, on at most three lines.
+/// Lines of a message that are shown.
+const MOST_LINES: usize = 20;
+/// Of a message of more, so many are shown of its end, which names the reason.
+const LAST_LINES: usize = 14;
+
+/// Says what failed, why, and what to do next.
 pub(crate) fn complain(error: &Error, verbose: bool) {
-    let mut lines = error.message.lines();
-    note(&format!("error: {}", lines.next().unwrap_or("something failed")));
-    if let Some(second) = lines.next() {
-        note(&format!("  {second}"));
-    }
+    let mut lines = told(&error.message).into_iter();
+    note(&format!("error: {}", lines.next().as_deref().unwrap_or("something failed")));
+    lines.for_each(|line| note(format!("  {line}").trim_end()));
     if !error.hint.is_empty() {
         note(&format!("hint: {}", error.hint));
     }
     if verbose && !error.reason.is_empty() {
         note(&format!("reason: {} (docs/errors/{0}.md)", error.reason));
     }
+}
+
+/// The lines of a message that are shown: all, or the first and the last ones of many.
+fn told(message: &str) -> Vec<Cow<'_, str>> {
+    let mut lines: Vec<Cow<'_, str>> = message.lines().map(Cow::Borrowed).collect();
+    if lines.len() > MOST_LINES {
+        // One line says how many are left out.
+        let left_out = MOST_LINES - LAST_LINES - 1..lines.len() - LAST_LINES;
+        let more = format!("… {} left out …", count(left_out.len() as u64, "line"));
+        lines.splice(left_out, [Cow::Owned(more)]);
+    }
+    lines
 }
 
 /// Rows under headings, cut to the width of the terminal.
@@ -279,6 +294,22 @@ mod tests {
         let row = render(["abcd", &"x".repeat(60), "é"].into_iter(), &widths);
         assert_eq!(row.chars().count(), 4 + 2 + 24 + 2 + 1);
         assert!(row.contains("x…  é"));
+    }
+
+    #[test]
+    fn of_a_long_message_the_start_and_the_end_are_told() {
+        let message = |count: usize| {
+            let lines: Vec<String> = (1..=count).map(|line| format!("line {line}")).collect();
+            lines.join("\n")
+        };
+        assert_eq!(told(""), [""; 0]);
+        assert_eq!(told("one\n\ntwo\r\n"), ["one", "", "two"]);
+        assert_eq!(told(&message(20)).join("\n"), message(20));
+        let (many, more) = (message(40), told(&message(21)).len());
+        let many = told(&many);
+        assert_eq!((many.len(), more), (20, 20));
+        assert_eq!(many[4..7], ["line 5", "… 21 lines left out …", "line 27"]);
+        assert_eq!(many[19], "line 40");
     }
 
     #[test]

@@ -323,6 +323,11 @@ fn workspaces_are_made_linked_and_deleted() {
         ["createTime", "id", "limitsInForce", "links", "name", "root", "sandbox"]
     );
     assert!(daemon.ctl_ok(&["workspace", "list"]).contains("desk       folder  off      1      0"));
+    let twice = ["workspace", "set", "desk", "--env", "A=1", "--unset-env", "A"];
+    assert_eq!(daemon.say(&twice).code, Some(6));
+    let remote = ["workspace", "create", "far", "--git", "https://host.example/x.git"];
+    let said = daemon.say(&remote);
+    assert!(said.code == Some(6) && said.stderr.contains("clone it first"), "{said:?}");
     let both = ["workspace", "link", "desk", "/tmp", "x", "--rw", "--ro"];
     assert_eq!(daemon.say(&both).code, Some(2));
     assert_eq!(daemon.fails(&["workspace", "delete", "desk"]).1["reason"], "WORKSPACE_IN_USE");

@@ -18,7 +18,7 @@ use substrat_proto::v1;
 use substrat_proto::v1::exec_request::Request as Asked;
 use substrat_proto::v1::exec_response::Response as Told;
 use substrat_tests::harness::{Client, Daemon, Said, reason, say, say_with, substratctl};
-use substrat_tests::probe::eventually;
+use substrat_tests::probe::{eventually, processes};
 use substrat_tests::repo::{self, git};
 use substrat_tests::watch::PATIENCE;
 use tokio::sync::mpsc;
@@ -217,6 +217,20 @@ fn a_command_that_heeds_no_signal_is_ended_all_the_same() {
         kill_process(id, signal).unwrap();
     }
     assert_eq!(exec.wait().unwrap().code(), Some(137));
+}
+
+#[tokio::test]
+async fn a_command_ends_when_its_time_is_over() {
+    let daemon = with_workspace(&[]);
+    let command = ["workspace", "exec", "ws", "--timeout", "2s", "--", "sh", "-c"];
+    let script = "echo begun; trap '' TERM INT HUP; sleep 86447";
+    let said = say(&daemon.home, &[&command[..], &[script]].concat());
+    assert_eq!((said.code, said.stdout.as_str()), (Some(124), "begun\n"), "{said:?}");
+    let told = "error: the command did not end in time, and was ended\nhint: give more time";
+    assert!(said.stderr.starts_with(told), "{said:?}");
+    eventually("its processes are gone", || processes("sleep\x0086447\0") == 0).await;
+    let command = ["workspace", "exec", "ws", "--timeout", "10m", "--", "sh", "-c", "exit 3"];
+    assert_eq!(say(&daemon.home, &command).code, Some(3));
 }
 
 #[tokio::test]

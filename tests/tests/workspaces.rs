@@ -194,7 +194,8 @@ async fn a_view_shows_a_part_and_goes_with_what_it_shows() {
     assert!(said.stderr.contains("agent \"reader\" (in its view \"look\")"), "{said:?}");
     daemon.ctl_ok(&["agent", "terminate", "reader"]);
     let from = client.sequence().await;
-    daemon.ctl_ok(&["workspace", "delete", "desk"]);
+    let said = daemon.ctl_ok(&["workspace", "delete", "desk"]);
+    assert_eq!(said, "deleted desk, with its view look\n");
     let gone = |event: &v1::Event| event.sequence > from && event.r#type == "workspace.deleted";
     let gone: Vec<_> = client.events().await.into_iter().filter(gone).collect();
     assert_eq!(gone.len(), 2);

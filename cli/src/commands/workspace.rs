@@ -12,12 +12,12 @@ use substrat_proto::v1;
 use super::Context;
 use crate::bounded::Bounded;
 use crate::client::{Client, request_id};
-use crate::error::Error;
-use crate::output::{Table, line, note, short_id};
+use crate::error::{Error, Kind};
+use crate::output::{Output, Table, line, note, short_id};
 use crate::sandbox::{self, Column};
 use crate::time;
 
-use settings::{Limits, Switch, variable};
+use settings::{Limits, Switch, variable, variables};
 
 /// Folders that agents work in.
 #[derive(Subcommand)]
@@ -132,7 +132,7 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Error
                 parent: parent.unwrap_or_default(),
                 request_id,
                 network,
-                env: env.into_iter().collect(),
+                env: variables(env, &[])?,
                 limits: limits.given(),
                 git: git.map(|repo| worktree(&repo, branch)).transpose()?,
             };
@@ -144,7 +144,7 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Error
                 workspace,
                 network: network == Some(Switch::On),
                 update_mask: Some(settings::mask(network, &env, &unset_env, &limits)?),
-                env: env.into_iter().collect(),
+                env: variables(env, &unset_env)?,
                 unset_env,
                 limits: limits.given(),
                 request_id,
@@ -180,10 +180,8 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Error
             output.response(&response, |r| said("created", r.workspace.as_ref()))
         }
         Command::Delete { workspace, force } => {
-            let name = workspace.clone();
             let request = v1::DeleteWorkspaceRequest { workspace, request_id, force };
-            let response = service.delete_workspace(request).await?.into_inner();
-            output.response(&response, |response| deleted(&name, response))
+            delete(output, service, request).await
         }
     }
 }
@@ -200,13 +198,29 @@ fn absolute(path: &Path) -> Result<String, Error> {
 }
 
 fn worktree(repo: &Path, branch: Option<String>) -> Result<v1::WorkspaceGit, Error> {
+    check_repository(repo)?;
     let (repo, branch) = (absolute(repo)?, branch.unwrap_or_default());
     Ok(v1::WorkspaceGit { repo, branch, created_branch: false })
 }
 
+/// Refuses what is meant as something else than a folder, and is none.
+fn check_repository(repo: &Path) -> Result<(), Error> {
+    let Some(text) = repo.to_str().filter(|_| !repo.exists()) else { return Ok(()) };
+    let of_host = |(host, _): (&str, &str)| host.contains('@') && !host.contains('/');
+    let (problem, hint) = if text.starts_with('~') {
+        ("is no folder", "write it without quotes: a shell puts the home folder in place of ~")
+    } else if text.contains("://") || text.split_once(':').is_some_and(of_host) {
+        ("is no folder of this machine", "clone it first, and name the folder of the clone")
+    } else {
+        return Ok(());
+    };
+    Err(Error::new(Kind::Invalid, format!("{text:?} {problem}"), hint))
+}
+
 type Service = v1::workspace_service_client::WorkspaceServiceClient<Bounded>;
 
-async fn list(context: &Context, client: &Client, mut service: Service) -> Result<(), Error> {
+/// All workspaces.
+async fn all(service: &mut Service) -> Result<v1::ListWorkspacesResponse, Error> {
     let mut found = v1::ListWorkspacesResponse::default();
     loop {
         let page_token = std::mem::take(&mut found.next_page_token);
@@ -215,9 +229,13 @@ async fn list(context: &Context, client: &Client, mut service: Service) -> Resul
         found.workspaces.extend(page.workspaces);
         found.next_page_token = page.next_page_token;
         if found.next_page_token.is_empty() {
-            break;
+            return Ok(found);
         }
     }
+}
+
+async fn list(context: &Context, client: &Client, mut service: Service) -> Result<(), Error> {
+    let found = all(&mut service).await?;
     context.output.response(&found, |found| {
         let sandboxes = Column::of(found.workspaces.iter().map(|one| one.sandbox.as_ref()));
         let headings =
@@ -246,8 +264,40 @@ async fn list(context: &Context, client: &Client, mut service: Service) -> Resul
     sandbox::warn(client).await
 }
 
-fn deleted(name: &str, response: &v1::DeleteWorkspaceResponse) {
-    line(&format!("deleted {name}"));
+async fn delete(
+    output: Output,
+    mut service: Service,
+    request: v1::DeleteWorkspaceRequest,
+) -> Result<(), Error> {
+    let name = request.workspace.clone();
+    // What goes with it has no name afterwards. It is deleted even if that cannot be told.
+    let before = if output.is_json() { None } else { all(&mut service).await.ok() };
+    let before = before.unwrap_or_default().workspaces;
+    let response = service.delete_workspace(request).await?.into_inner();
+    output.response(&response, |response| deleted(&name, &before, response))
+}
+
+/// The names of the views of a workspace, and of theirs.
+fn views_of<'a>(all: &'a [v1::Workspace], id: &'a str) -> Vec<&'a str> {
+    let (mut ids, mut names) = (vec![id], Vec::new());
+    while let Some(id) = ids.pop() {
+        let shows = |view: &v1::WorkspaceView| view.workspace_id == id;
+        for view in all.iter().filter(|one| one.view.as_ref().is_some_and(shows)) {
+            ids.push(&view.id);
+            names.push(view.name.as_str());
+        }
+    }
+    names
+}
+
+fn deleted(name: &str, before: &[v1::Workspace], response: &v1::DeleteWorkspaceResponse) {
+    let views = views_of(before, &response.workspace_id);
+    let with = match views.as_slice() {
+        [] => String::new(),
+        [view] => format!(", with its view {view}"),
+        views => format!(", with its views {}", views.join(", ")),
+    };
+    line(&format!("deleted {name}{with}"));
     if !response.warning.is_empty() {
         note(&format!("warning: {}", response.warning));
     }
@@ -256,5 +306,45 @@ fn deleted(name: &str, response: &v1::DeleteWorkspaceResponse) {
 fn said(what: &str, workspace: Option<&v1::Workspace>) {
     if let Some(workspace) = workspace {
         line(&format!("{what} {} ({})", workspace.name, workspace.id));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_folder_is_told_from_a_repository() {
+        let no = |repo: &str| check_repository(Path::new(repo)).err().map(|no| no.hint);
+        for remote in ["https://host.example/x.git", "git@host.example:x.git", "me@host:a/b"] {
+            assert!(no(remote).is_some_and(|hint| hint.starts_with("clone it first")), "{remote}");
+        }
+        for quoted in ["~", "~/repo", "~me/repo"] {
+            assert!(no(quoted).is_some_and(|hint| hint.contains("without quotes")), "{quoted}");
+        }
+        for folder in ["/", ".", "no/such", "/no/such@a:b", "a:b"] {
+            assert_eq!(no(folder), None, "{folder}");
+        }
+    }
+
+    #[test]
+    fn views_of_views_go_with_a_workspace() {
+        let workspace = |id: &str, of: &str| v1::Workspace {
+            id: id.to_owned(),
+            name: format!("name of {id}"),
+            view: (!of.is_empty())
+                .then(|| v1::WorkspaceView { workspace_id: of.to_owned(), ..Default::default() }),
+            ..Default::default()
+        };
+        let all = [
+            workspace("1", ""),
+            workspace("2", "1"),
+            workspace("3", "2"),
+            workspace("4", ""),
+            workspace("5", "4"),
+        ];
+        assert_eq!(views_of(&all, "1"), ["name of 2", "name of 3"]);
+        assert_eq!(views_of(&all, "4"), ["name of 5"]);
+        assert_eq!(views_of(&all, "5"), [""; 0]);
     }
 }

@@ -1,6 +1,7 @@
 //! WorkspaceService.
 
 use std::collections::BTreeMap;
+use std::io;
 
 use substrat_proto::v1;
 use substrat_proto::v1::workspace_service_server::WorkspaceService;
@@ -10,9 +11,10 @@ use super::status::{bug, git_failed, invalid, not_looked_for, refused, rejected,
 use super::uses::Closed;
 use super::{Api, folder, request};
 use crate::model::{
-    Access, Command, Git, Look, NewView, NewWorkspace, Outcome, Rejection, State, WorkspaceId,
-    workspace_path,
+    Access, Command, Git, Look, NewView, NewWorkspace, Outcome, Rejection, Source, State,
+    WorkspaceId, workspace_path,
 };
+use crate::workspace::Files;
 
 impl Api {
     async fn workspace_now(&self, id: WorkspaceId) -> Result<v1::Workspace, Status> {
@@ -101,9 +103,11 @@ impl Api {
     async fn remove_folder(&self, id: WorkspaceId, root: String, git: Option<Git>) -> String {
         let files = self.files.clone();
         // The engine does the same; who is told that it is deleted finds it gone.
-        let gone = move || files.remove_workspace(id, &root, git.as_ref());
-        let gone = self.at_git(gone).await.map(|gone| gone.map_err(|error| error.to_string()));
-        match gone.unwrap_or_else(|panic| Err(panic.message().to_owned())) {
+        let gone = move || {
+            let gone = files.remove_workspace(id, &root, git.as_ref());
+            gone.map_err(|error| not_removed(&files, id, &root, &error))
+        };
+        match self.at_git(gone).await.unwrap_or_else(|panic| Err(panic.message().to_owned())) {
             Ok(left) => left.unwrap_or_default(),
             Err(error) => {
                 tracing::error!(workspace = %id, %error, "its folder could not be removed");
@@ -256,6 +260,21 @@ fn no_repository(path: &str, problem: &str) -> Status {
     let problem = format!("{:?} cannot be its repository: {problem}", request::clip(path));
     let hint = "choose a repository that is there, outside of the daemon's home";
     rejected(&Rejection::WorkspaceInvalid { problem, hint })
+}
+
+/// Why the folder of a workspace was not removed, and what to do about it.
+fn not_removed(files: &Files, id: WorkspaceId, root: &str, error: &io::Error) -> String {
+    let folder = |path: String| files.path_of(&Source::Workspaces(path));
+    let by_hand = "by hand, as the owner of what is in it or as root";
+    // So it is called while it is being removed.
+    let moved = folder(format!("removed-{id}"));
+    if moved.exists() {
+        return format!(
+            "{error}; remove what is left, {moved:?}, {by_hand}; the daemon tries again at each \
+             start"
+        );
+    }
+    format!("{error}; remove {:?} {by_hand}", folder(root.to_owned()))
 }
 
 /// What an update asks for.
@@ -453,5 +472,27 @@ impl WorkspaceService for Api {
         let warning = if warning.is_empty() { left } else { warning };
         let workspace_id = id.to_string();
         Ok(Response::new(v1::DeleteWorkspaceResponse { workspace_id, warning }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_of_a_folder_is_named_with_what_to_do() {
+        let home = tempfile::tempdir().unwrap();
+        let all = home.path().join("workspaces");
+        let files = Files::new(&all, home.path());
+        let id = WorkspaceId::from_u128(1);
+        let error = io::Error::from(io::ErrorKind::PermissionDenied);
+        files.create_root("w/root").unwrap();
+        let left = not_removed(&files, id, "w/root", &error);
+        assert!(left.contains(&format!("remove {:?} by hand", all.join("w/root"))), "{left}");
+        files.begin_removal(id, "w/root", None);
+        let left = not_removed(&files, id, "w/root", &error);
+        let moved = all.join(format!("removed-{id}"));
+        assert!(left.starts_with(&format!("{error}; remove what is left, {moved:?}")), "{left}");
+        assert!(left.ends_with("tries again at each start"), "{left}");
     }
 }

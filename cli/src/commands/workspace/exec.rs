@@ -25,7 +25,7 @@ const PIECE: usize = 32 << 10;
 /// Run a command exactly as an agent would see it.
 ///
 /// The command runs in the sandbox of the workspace, with its links, variables, limits and network
-/// switch. Its exit code becomes that of substratctl.
+/// switch. Its exit code becomes that of substratctl. With --timeout it is ended after that time.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Name or id
@@ -82,6 +82,22 @@ fn size() -> Option<v1::TerminalSize> {
 }
 
 pub(crate) async fn run(context: &Context, args: Args) -> Result<(), Error> {
+    let command = follow(context, args);
+    match context.place.timeout {
+        // The command ends with its stream, which is given up here.
+        Some(time) => tokio::time::timeout(time, command).await.map_err(|_| late())?,
+        None => command.await,
+    }
+}
+
+/// The command took longer than the caller gave it.
+fn late() -> Error {
+    let hint = "give more time with --timeout, or none for as long as it takes";
+    Error::new(Kind::TimedOut, "the command did not end in time, and was ended", hint)
+}
+
+/// Runs the command, and passes on what it says.
+async fn follow(context: &Context, args: Args) -> Result<(), Error> {
     let terminal =
         !args.no_tty && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let command = match args.command {

@@ -1,8 +1,10 @@
 //! Variables and limits as they are typed.
 
+use std::collections::BTreeMap;
+
 use substrat_proto::v1;
 
-use crate::error::Error;
+use crate::error::{Error, Kind};
 
 /// A switch.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -15,6 +17,26 @@ pub(crate) enum Switch {
 pub(super) fn variable(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("NAME=VALUE fits")?;
     Ok((name.to_owned(), value.to_owned()))
+}
+
+/// Variables by their names. One that is named twice is refused: only one of the two would count.
+pub(super) fn variables(
+    env: Vec<(String, String)>,
+    unset_env: &[String],
+) -> Result<BTreeMap<String, String>, Error> {
+    let mut named = BTreeMap::new();
+    for (name, value) in env {
+        if unset_env.contains(&name) {
+            let problem = format!("the variable {name:?} is both set and removed");
+            let hint = "give it with --env or with --unset-env, not with both";
+            return Err(Error::new(Kind::Invalid, problem, hint));
+        }
+        let problem = format!("the variable {name:?} is given twice");
+        if named.insert(name, value).is_some() {
+            return Err(Error::new(Kind::Invalid, problem, "give it once"));
+        }
+    }
+    Ok(named)
 }
 
 /// Limits on processes.
@@ -99,6 +121,8 @@ fn size(text: &str) -> Result<u64, String> {
         return Err("a size is not negative; one such as 512M or 2G fits".to_owned());
     }
     match (0.0..9e18).contains(&bytes) {
+        // A 0 would be what is configured.
+        true if bytes > 0.0 && bytes < 1.0 => Err("a size of a byte or more fits".to_owned()),
         true => Ok(bytes as u64),
         false => Err("a size of less than 8 EiB fits".to_owned()),
     }
@@ -112,8 +136,13 @@ fn number(text: &str) -> Result<u32, String> {
 /// Reads processors, and gives thousandths of one.
 fn millis(text: &str) -> Result<u32, String> {
     let count: f64 = text.parse().map_err(|_| "a number such as 1.5 fits")?;
+    let millis = (count * 1000.0).round();
     match (0.0..=4_000_000.0).contains(&count) {
-        true => Ok((count * 1000.0).round() as u32),
+        // A 0 would be what is configured.
+        true if count > 0.0 && millis < 1.0 => {
+            Err("less than a hundredth of a processor is too little; 0.01 fits".to_owned())
+        }
+        true => Ok(millis as u32),
         false => Err("a number of processors fits".to_owned()),
     }
 }
@@ -121,6 +150,19 @@ fn millis(text: &str) -> Result<u32, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_variable_is_named_once() {
+        let read = |set: &[&str], unset: &[&str]| {
+            let set = set.iter().map(|text| variable(text).unwrap()).collect();
+            let unset: Vec<String> = unset.iter().map(|&name| name.to_owned()).collect();
+            variables(set, &unset).map_err(|no| (no.kind, no.message))
+        };
+        assert_eq!(read(&["A=1", "B=1"], &["C"]).map(|named| named.len()), Ok(2));
+        let no = |problem: &str| Err((Kind::Invalid, format!("the variable \"A\" is {problem}")));
+        assert_eq!(read(&["A=1", "B=1", "A=2"], &[]), no("given twice"));
+        assert_eq!(read(&["B=1", "A=1"], &["A"]), no("both set and removed"));
+    }
 
     #[test]
     fn sizes_are_read_with_their_units() {
@@ -135,6 +177,13 @@ mod tests {
         }
         assert_eq!((millis("1.5"), millis("0.01").ok()), (Ok(1500), Some(10)));
         assert!(millis("-1").is_err() && millis("nan").is_err());
+        // What is too little for the daemon is for it to refuse, but for what would be 0.
+        assert_eq!((millis("0"), millis("-0"), millis("0.0005")), (Ok(0), Ok(0), Ok(1)));
+        for bad in ["0.0004", "1e-9"] {
+            assert!(millis(bad).is_err_and(|why| why.contains("a hundredth")), "{bad}");
+        }
+        assert!(size("0.4").is_err_and(|why| why.contains("a byte or more")));
+        assert_eq!((read("0.0"), read("0.5K")), (Some(0), Some(512)));
         assert_eq!((number("7").ok(), number("-1").ok()), (Some(7), None));
         assert!(size("-1").is_err_and(|why| why.contains("not negative")));
     }

@@ -80,12 +80,12 @@ pub(super) async fn print(
 
 fn show(workspace: &v1::Workspace, names: &Names) {
     line(&format!("workspace  {} ({})", workspace.name, workspace.id));
-    line(&format!("root       {}", workspace.root));
+    line(&format!("root       {}", shown(&workspace.root)));
     let off = sandbox::is_off(workspace.sandbox.as_ref());
     // The tools on files hold them; processes are all over the host.
     let held = if off { ", not enforced on processes: no sandbox" } else { "" };
     if let Some(view) = &workspace.view {
-        let within = if view.subdir.is_empty() { "all" } else { &view.subdir };
+        let within = shown(if view.subdir.is_empty() { "all" } else { &view.subdir });
         let mode = format!("{}{held}", mode(view.mode()));
         line(&format!("view       of {}, {within} ({mode})", names.view_of));
     }
@@ -93,7 +93,7 @@ fn show(workspace: &v1::Workspace, names: &Names) {
         line(&format!("within     {}", names.parent));
     }
     if let Some(git) = &workspace.git {
-        line(&format!("worktree   of {}, branch {}", git.repo, git.branch));
+        line(&format!("worktree   of {}, branch {}", shown(&git.repo), git.branch));
     }
     if !names.owner.is_empty() {
         line(&format!("made by    {}", names.owner));
@@ -104,7 +104,7 @@ fn show(workspace: &v1::Workspace, names: &Names) {
         line(&format!(
             "link       {} ({mode}{by}{held}) → {}",
             shown(&link.mount_path),
-            link.host_path
+            shown(&link.host_path)
         ));
     }
     let network = match (workspace.network, off) {
@@ -164,6 +164,12 @@ fn size(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_is_shown_on_one_line() {
+        assert_eq!(shown("/srv/my code"), "/srv/my code");
+        assert_eq!(shown("/srv/a\nlink       b"), r#""/srv/a\nlink       b""#);
+    }
 
     #[test]
     fn sizes_are_shown_in_their_unit() {
