@@ -506,3 +506,40 @@ async fn a_key_goes_to_no_server_that_it_was_not_named_for() {
         assert!(refused.message().contains(wanted), "{refused}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_is_too_long_is_set_aside_until_it_is_tried_again_or_discarded() {
+    for kind in KINDS {
+        let bench = Bench::start(kind, &[]);
+        let (daemon, client) = (&bench.daemon, bench.client().await);
+        client.ask("m", "SAY alpha noted").await.unwrap();
+        bench.server.refuse("far-too-long");
+        for text in ["SAY far-too-long", "SAY far-too-long-too"] {
+            let failed = client.ask("m", text).await.unwrap_err();
+            assert!(failed.message().contains("(overflow)"), "{failed:?}");
+        }
+        // The second waited behind the first, and was tried when that was set aside.
+        assert_eq!(client.ask("m", "SAY beta noted").await.unwrap(), "beta noted");
+        let ids = || {
+            let shown = daemon.ctl_ok(&["agent", "inspect", "m"]);
+            let lines = shown.lines().filter_map(|line| line.strip_prefix("set aside  "));
+            lines.map(|line| line[..8].to_owned()).collect::<Vec<String>>()
+        };
+        let [first, second] = <[String; 2]>::try_from(ids()).unwrap();
+        let said = daemon.ctl_ok(&["agent", "discard", "m", &first]);
+        assert_eq!((said.as_str(), ids()), ("discarded 1 message of m\n", vec![second.clone()]));
+        let no = say(&daemon.home, &["agent", "discard", "m", &first]);
+        assert_eq!(no.code, Some(4), "{no:?}");
+        let before = client.sequence().await;
+        daemon.ctl_ok(&["agent", "retry", "m"]);
+        client.wait_event(before + 1, |event| event.r#type == "turn.failed").await;
+        assert_eq!(ids(), Vec::<String>::new(), "it is a message like any other again");
+        bench.server.refuse("nothing is");
+        let before = client.sequence().await;
+        daemon.ctl_ok(&["agent", "retry", "m", &second]);
+        let done = client.wait_event(before + 1, |event| event.r#type == "turn.complete").await;
+        assert_eq!(text(&done, "response"), "far-too-long-too");
+        let recalled = client.ask("m", "RECALL").await.unwrap();
+        assert!(recalled.contains("alpha noted") && recalled.contains("beta noted"), "{recalled}");
+    }
+}

@@ -8,6 +8,9 @@ use crate::error::Error;
 use crate::output::{Output, line, note};
 use crate::time;
 
+/// Digits of the id of a message that are shown; they tell it from others in an inbox.
+pub(crate) const SHORT_ID: usize = 8;
+
 /// Events of all logs, or of one agent's.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -117,6 +120,10 @@ fn summary(event: &v1::Event) -> String {
                 text("recipient_name").unwrap_or_default()
             );
             [Some(ends), text("payload")].into_iter().flatten().collect()
+        }
+        "message.set_aside" | "message.retried" | "message.discarded" => {
+            let id = text("message_id").map(|id| id.chars().take(SHORT_ID).collect());
+            [id, text("class"), text("reason")].into_iter().flatten().collect()
         }
         "turn.complete" => text("response").into_iter().collect(),
         "turn.failed" | "turn.retry" => {

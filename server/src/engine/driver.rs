@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use rustc_hash::FxHashMap;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
+use super::answers::{Answers, unanswered};
 use super::attendance::Attendance;
 use super::by_agent::ByAgent;
 use super::calls::Calls;
@@ -21,8 +21,8 @@ use super::runner::Runners;
 use super::{Archive, CheckpointDone, Clock, Feed, Limits, Outputs, Parts, Sink, ToolSockets};
 use crate::journal::{self, Completion, Journal};
 use crate::model::{
-    Command, DiscardReason, Effect, Event, IdSource, MessageId, Outcome, Policy, Rejection,
-    Request, SessionId, Snapshot, State,
+    Command, Effect, IdSource, MessageId, Outcome, Policy, Rejection, Request, SessionId, Snapshot,
+    State,
 };
 use crate::workspace::Files;
 
@@ -88,7 +88,7 @@ pub(super) struct Driver {
     pub(super) shells: Arc<dyn super::Shells>,
     pub(super) calls: Calls,
     pub(super) questions: Questions,
-    answers: FxHashMap<MessageId, Vec<oneshot::Sender<Answer>>>,
+    answers: Answers,
     inputs: mpsc::Receiver<Input>,
     reports: mpsc::UnboundedReceiver<Report>,
     journal: Journal,
@@ -145,7 +145,7 @@ impl Engine {
             shells: parts.shells,
             calls: Calls::default(),
             questions: Questions::default(),
-            answers: FxHashMap::default(),
+            answers: Answers::default(),
             inputs,
             reports,
             full: parts.journal.watch_full(),
@@ -297,7 +297,7 @@ impl Driver {
         request: Option<&Request>,
     ) -> Result<Outcome, Rejection> {
         let (now, answers) = ((self.clock)(), &self.answers);
-        self.core.submit_attended(command, request, now, &|id| is_attended(answers, id))
+        self.core.submit_attended(command, request, now, &|id| answers.is_attended(id))
     }
 
     fn report(&mut self, report: Report) {
@@ -338,7 +338,7 @@ impl Driver {
     fn attended(&self, agent: crate::model::AgentId) -> Vec<MessageId> {
         let turn = self.core.state().agent(agent).and_then(|agent| agent.turn());
         let messages = turn.map_or(&[][..], |turn| &turn.messages);
-        messages.iter().copied().filter(|id| is_attended(&self.answers, *id)).collect()
+        messages.iter().copied().filter(|id| self.answers.is_attended(*id)).collect()
     }
 
     fn input(&mut self, input: Input) {
@@ -400,15 +400,11 @@ impl Driver {
             && answered.is_none()
         {
             let state = self.core.state();
-            let left = state.agent(*agent).filter(|agent| agent.leaves(*message));
-            if let Some(agent) = left {
-                let held = Some(agent).filter(|agent| agent.account.is_held());
-                let excess = held.and_then(|agent| state.excess(agent));
-                let answer = excess.map_or(Answer::Left, Answer::Refused);
+            if let Some(answer) = unanswered(state, *agent, *message) {
                 // Told after what was asked is told; whoever waited may have gone.
                 self.core.tell(Box::new(move || drop(attend.send(answer))));
             } else {
-                self.answers.entry(*message).or_default().push(attend);
+                self.answers.wait(*message, attend);
             }
         }
         let sequence = self.core.state().seq();
@@ -525,39 +521,8 @@ impl Driver {
             {
                 self.handle.outputs().end(agent, line.entry.seq);
             }
-            match &line.entry.event {
-                Event::TurnComplete(data) => {
-                    let (turn, sequence) = (data.turn_id, line.entry.seq);
-                    let response = data.response.clone();
-                    let answer = Answer::Completed { turn, response, sequence };
-                    self.tell(&data.answers, &answer);
-                }
-                Event::TurnFailed(data) => {
-                    let (turn, class, error) = (data.turn_id, data.class, data.error.clone());
-                    self.tell(&data.messages, &Answer::Failed { turn, class, error });
-                }
-                Event::TurnCancelled(data) => {
-                    self.tell(&data.messages, &Answer::Cancelled { turn: data.turn_id });
-                }
-                Event::TurnRefused(data) => {
-                    self.tell(&data.messages, &Answer::Refused(data.excess()));
-                }
-                // One of a cancelled turn is told with the end of the turn.
-                Event::MessageDiscarded(data) if data.reason == DiscardReason::Terminated => {
-                    self.tell(&[data.message_id], &Answer::Terminated);
-                }
-                _ => {}
-            }
         }
-    }
-
-    fn tell(&mut self, messages: &[MessageId], answer: &Answer) {
-        for message in messages {
-            for waiter in self.answers.remove(message).unwrap_or_default() {
-                // Whoever waited may have gone.
-                let _ = waiter.send(answer.clone());
-            }
-        }
+        self.answers.take(commit);
     }
 
     /// Takes the last steps of a drain as they become possible.
@@ -576,15 +541,6 @@ impl Driver {
         }
         None
     }
-}
-
-/// Whether someone waits right now for the answer to a message.
-fn is_attended(
-    answers: &FxHashMap<MessageId, Vec<oneshot::Sender<Answer>>>,
-    id: MessageId,
-) -> bool {
-    let waiters = answers.get(&id);
-    waiters.is_some_and(|waiters| waiters.iter().any(|waiter| !waiter.is_closed()))
 }
 
 /// Resolves when the batch at the front is durable; never while there is none.

@@ -68,6 +68,8 @@ pub enum Answer {
     Left,
     /// A budget that is used up keeps the turn from starting; the message waits in the inbox.
     Refused(Excess),
+    /// USER discarded the message.
+    Discarded,
     /// The agent ended before it came to the message.
     Terminated,
 }

@@ -14,6 +14,7 @@
 //! when it is durable, in order.
 
 mod additions;
+mod answers;
 mod attempts;
 mod attendance;
 mod by_agent;

@@ -19,9 +19,8 @@ use super::slots::Place;
 use super::subscription::is_zero;
 use super::turn::Over;
 use super::{
-    Access, Account, AgentId, Doing, Message, MessageId, Multicast, Name, Notice, Party, Priority,
-    Reminder, Requests, Session, SessionState, Subscription, Timestamp, Turn, TurnId, Wait,
-    WorkspaceId,
+    Access, Account, AgentId, Doing, Message, MessageId, Multicast, Name, Notice, Party, Reminder,
+    Requests, Session, SessionState, Subscription, Timestamp, Turn, TurnId, Wait, WorkspaceId,
 };
 
 /// What an agent is doing.
@@ -218,55 +217,6 @@ impl Agent {
         }
     }
 
-    /// Whether a message starts a turn: an answer to a multicast does not before that is over.
-    pub(super) fn wakes(&self, message: &Message) -> bool {
-        let held = |asked| self.multicasts.iter().any(|multicast| multicast.has(asked));
-        !message.reply_to.is_some_and(held)
-    }
-
-    /// Whether mail lies in the inbox that a turn did not complete with, and the agent does not go
-    /// on by itself.
-    fn stalls(&self) -> bool {
-        matches!(self.activity, Activity::Idle)
-            && self.ready.is_none()
-            && !self.inbox.is_empty()
-            && !self.account.is_held()
-    }
-
-    /// Goes on with the mail that lies there, if it does not by itself.
-    pub(super) fn go_on_with_mail(&mut self, seq: u64) {
-        if self.stalls() {
-            self.ready = Some(Ready { since: seq, resume_only: false });
-        }
-    }
-
-    /// Whether a reminder that is due comes now: not while its last message is still to be read.
-    pub(super) fn hears(&self, reminder: &Reminder) -> bool {
-        !reminder.lies || self.stalls()
-    }
-
-    /// Whether a message that starts a turn waits in the inbox, outside of the running turn.
-    pub(super) fn has_mail(&self) -> bool {
-        self.unread().any(|message| self.wakes(message))
-    }
-
-    /// The message with this id, if it is in the inbox.
-    pub fn message(&self, id: MessageId) -> Option<&Message> {
-        self.inbox.iter().find(|message| message.id == id)
-    }
-
-    /// Messages that belong to no running turn, in the order in which they are delivered.
-    pub fn unread(&self) -> impl Iterator<Item = &Message> {
-        let taken = self.turn().map_or(&[][..], |turn| &turn.messages);
-        self.inbox.iter().filter(move |message| !taken.contains(&message.id))
-    }
-
-    /// Whether a message lies in the inbox since its turn did not complete, and the agent does not
-    /// go on by itself.
-    pub fn leaves(&self, id: MessageId) -> bool {
-        self.turn().is_none() && self.ready.is_none() && self.message(id).is_some()
-    }
-
     /// Whether a turn may start as far as the agent itself is concerned.
     fn may_start(&self) -> bool {
         let let_through = match self.gate {
@@ -315,19 +265,6 @@ impl Agent {
             Some(Over::Answered(id)) => self.message(id),
             Some(Over::Expired(_)) | None => None,
         }
-    }
-
-    /// Puts a message into the inbox.
-    pub(super) fn insert(&mut self, message: Message) {
-        let place = match message.priority() {
-            Priority::Normal => self.inbox.len(),
-            Priority::High => self
-                .inbox
-                .iter()
-                .position(|other| other.priority() == Priority::Normal)
-                .unwrap_or(self.inbox.len()),
-        };
-        self.inbox.insert(place, message);
     }
 
     /// The other side of its one hop upwards: the parent, or USER for a root.

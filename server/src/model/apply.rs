@@ -237,9 +237,13 @@ impl State {
             return;
         }
         let messages = agent.end_turn(entry);
+        let left = match &entry.event {
+            Event::TurnFailed(data) => &data.messages[..],
+            _ => &[],
+        };
         // The messages of an interrupted turn come again, and are answered then.
         if !matches!(entry.event, Event::TurnInterrupted(_)) {
-            for message in messages {
+            for message in messages.into_iter().chain(left.iter().copied()) {
                 self.requests.set_answered(message, Answered { turn, seq: entry.seq });
             }
         }
@@ -326,7 +330,12 @@ impl Agent {
                 }
             }
             Event::MessageDelivered(data) => self.remove_message(data.message_id, entry.at),
-            Event::MessageDiscarded(data) => self.remove_message(data.message_id, entry.at),
+            Event::MessageDiscarded(data) => {
+                self.remove_message(data.message_id, entry.at);
+                self.rest_without_mail();
+            }
+            Event::MessageSetAside(data) => self.set_aside(data.message_id, entry.seq),
+            Event::MessageRetried(data) => self.try_again(data.message_id, entry.seq),
             Event::MessageCollected(data) => {
                 if let Some(turn) = self.turn_mut() {
                     turn.messages.push(data.message_id);
@@ -539,12 +548,16 @@ impl Agent {
             Event::TurnInterrupted(data) => {
                 self.turns.interrupted += 1;
                 self.setbacks += 1;
-                data.wakes && !self.inbox.is_empty()
+                data.wakes && self.inbox.iter().any(|message| !message.set_aside)
             }
-            Event::TurnFailed(_) => {
+            Event::TurnFailed(data) => {
                 self.turns.failed += 1;
                 self.setbacks = 0;
-                self.has_mail()
+                if data.class.blames_messages() {
+                    self.suspect_messages();
+                }
+                // What it left lies until something new comes: else it would be tried for ever.
+                self.has_new_mail()
             }
             _ => {
                 self.turns.cancelled += 1;
@@ -573,5 +586,7 @@ fn message(entry: &Entry, data: &MessageEnqueued) -> Message {
         reply_to: data.reply_to,
         metadata: data.metadata.clone(),
         answered: false,
+        refusals: 0,
+        set_aside: false,
     }
 }

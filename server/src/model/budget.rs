@@ -219,7 +219,7 @@ impl Agent {
     /// A budget allows turns again that held it.
     pub(super) fn release(&mut self, seq: u64) {
         self.account.held = false;
-        if self.turn().is_none() && !self.inbox.is_empty() {
+        if self.turn().is_none() && self.unread().next().is_some() {
             let ready = self.ready.get_or_insert(Ready { since: seq, resume_only: false });
             ready.resume_only = false;
         }

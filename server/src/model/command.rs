@@ -133,6 +133,20 @@ pub enum Command {
         /// The messages.
         messages: Vec<MessageId>,
     },
+    /// USER wants a turn with messages that lie in an inbox.
+    RetryMessages {
+        /// The agent.
+        agent: AgentRef,
+        /// The messages; none for all.
+        messages: Vec<MessageId>,
+    },
+    /// USER does not want messages to be delivered that lie in an inbox.
+    DiscardMessages {
+        /// The agent.
+        agent: AgentRef,
+        /// The messages.
+        messages: Vec<MessageId>,
+    },
     /// USER suspends a session.
     SuspendSession {
         /// Its id or a unique prefix.

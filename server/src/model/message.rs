@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::id::{InvalidId, Text};
-use super::subscription::HOPS;
+use super::subscription::{HOPS, is_zero};
 use super::{AgentId, MessageEnqueued, MessageId, Name, Timestamp};
 
 impl MessageEnqueued {
@@ -157,9 +157,20 @@ pub struct Message {
     /// Whether its sender has been answered already.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub answered: bool,
+    /// How many turns with it were refused by their backends since it was last let through.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub refusals: u32,
+    /// Whether it is in no further turn, since it was refused too often.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub set_aside: bool,
 }
 
 impl Message {
+    /// Whether it may be why a turn was refused: then its next turn has it alone.
+    pub(super) fn is_suspect(&self) -> bool {
+        self.refusals > 0
+    }
+
     /// For a notice of a transition, how many of them led to it; 0 for any other message.
     pub(super) fn hops(&self) -> u32 {
         self.metadata.get(HOPS).and_then(|hops| hops.parse().ok()).unwrap_or(0)

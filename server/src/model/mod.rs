@@ -27,6 +27,7 @@ mod id;
 mod leftover;
 mod limits;
 mod look;
+mod mail;
 mod message;
 mod multicast;
 mod name;

@@ -1,4 +1,5 @@
-//! What a provider is prompted with: everything that waits in the inbox.
+//! What a provider is prompted with: everything that waits in the inbox, but for what may have to
+//! be refused, which is alone in its turn.
 
 use std::fmt::Write as _;
 
@@ -17,7 +18,8 @@ pub(super) fn compose(agent: &Agent) -> (String, Vec<MessageId>) {
         .unread()
         .take_while(|message| {
             let first = bytes == 0;
-            bytes += message.text.len().max(1);
+            let alone = message.is_suspect();
+            bytes += if alone { MAX_BYTES } else { 0 } + message.text.len().max(1);
             first || bytes <= MAX_BYTES
         })
         .collect();

@@ -86,6 +86,10 @@ pub fn recent(entry: &Entry) -> Option<Value> {
         Event::TurnStart(data) => ("turn started".to_owned(), clip(&data.prompt)),
         Event::TurnComplete(data) => ("turn completed".to_owned(), clip(&data.response)),
         Event::TurnFailed(data) => ("turn failed".to_owned(), clip(&data.error)),
+        Event::MessageSetAside(data) => {
+            let why = format!("turns with it fail ({})", data.class.as_str());
+            ("set a message aside".to_owned(), why)
+        }
         Event::TurnCancelled(_) => ("turn cancelled".to_owned(), String::new()),
         Event::TurnInterrupted(_) => ("turn interrupted".to_owned(), String::new()),
         Event::TurnRetry(data) => ("turn tried again".to_owned(), clip(&data.error)),

@@ -3,7 +3,7 @@
 mod hint;
 
 use self::hint::{instead, links_there, relative};
-use super::{AgentId, Excess, Name, PermissionId, Short, Stage, TurnId};
+use super::{AgentId, Excess, MessageId, Name, PermissionId, Short, Stage, TurnId};
 
 /// Why a command changes nothing. The text says what is wrong; [`Rejection::hint`] what to do, and
 /// [`Rejection::code`] names the variant.
@@ -197,6 +197,20 @@ pub enum Rejection {
         id: String,
         /// Whether it has one.
         answered: bool,
+    },
+    /// No such message lies in the inbox.
+    #[error("{}", match id {
+        None => format!("no message lies in the inbox of {name:?}"),
+        Some(id) if *taken => format!("message {id} is in the running turn of {name:?}"),
+        Some(id) => format!("no message {id} lies in the inbox of {name:?}"),
+    })]
+    MessageNotFound {
+        /// The agent.
+        name: Name,
+        /// What was asked for; none for any.
+        id: Option<MessageId>,
+        /// Whether a turn has it.
+        taken: bool,
     },
     /// The agent has as many as it may.
     #[error("there are already {limit} {what}, as many as there may be")]
@@ -509,6 +523,11 @@ impl Rejection {
                     .into()
             }
             Self::NoAnswerWanted { .. } => "send it as a message of its own".into(),
+            Self::MessageNotFound { taken: true, .. } => {
+                "wait until the turn is over, or cancel it".into()
+            }
+            Self::MessageNotFound { id: None, .. } => "send it a message".into(),
+            Self::MessageNotFound { .. } => "inspect the agent to see what lies there".into(),
             Self::TooMany { .. } => "end those that are not needed any more".into(),
             Self::ReminderInvalid { .. } => {
                 "give whole seconds, every of at least 1, within ten years".into()

@@ -159,4 +159,8 @@ impl FailureClass {
     pub fn may_fall_back(self) -> bool {
         !matches!(self, Self::Permanent | Self::InvalidRequest | Self::Budget)
     }
+    /// Whether what was asked may be why: asked once more, it fails once more.
+    pub fn blames_messages(self) -> bool {
+        matches!(self, Self::InvalidRequest | Self::Protocol | Self::Overflow)
+    }
 }

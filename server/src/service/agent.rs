@@ -22,6 +22,8 @@ use crate::provider::Objection;
 const MAX_INBOX_WAIT: Duration = Duration::from_secs(3600);
 /// Most messages of an inbox that an inspection shows.
 const INSPECTED_MESSAGES: usize = 100;
+/// Most messages that a request may name.
+const MAX_MESSAGE_IDS: usize = 1000;
 
 impl Api {
     /// An agent by its id, as it is now.
@@ -393,6 +395,31 @@ impl AgentService for Api {
         Ok(Response::new(v1::UngateAgentResponse { agent: Some(agent) }))
     }
 
+    async fn retry_messages(
+        &self,
+        request: Request<v1::RetryMessagesRequest>,
+    ) -> Result<Response<v1::RetryMessagesResponse>, Status> {
+        let message = request.into_inner();
+        let key = request::key("RetryMessages", &message.request_id, &message)?;
+        let (agent, messages) = (message.agent, message_ids(&message.message_ids)?);
+        let agent = self.change_agent(Command::RetryMessages { agent, messages }, key).await?;
+        Ok(Response::new(v1::RetryMessagesResponse { agent: Some(agent) }))
+    }
+
+    async fn discard_messages(
+        &self,
+        request: Request<v1::DiscardMessagesRequest>,
+    ) -> Result<Response<v1::DiscardMessagesResponse>, Status> {
+        let message = request.into_inner();
+        let key = request::key("DiscardMessages", &message.request_id, &message)?;
+        let (agent, messages) = (message.agent, message_ids(&message.message_ids)?);
+        if messages.is_empty() {
+            return Err(invalid("message_ids: name the messages to discard"));
+        }
+        let agent = self.change_agent(Command::DiscardMessages { agent, messages }, key).await?;
+        Ok(Response::new(v1::DiscardMessagesResponse { agent: Some(agent) }))
+    }
+
     async fn permit_turn(
         &self,
         request: Request<v1::PermitTurnRequest>,
@@ -463,12 +490,7 @@ impl AgentService for Api {
     ) -> Result<Response<v1::AckInboxResponse>, Status> {
         let message = request.into_inner();
         let key = request::key("AckInbox", &message.request_id, &message)?;
-        if message.message_ids.len() > 1000 {
-            return Err(invalid("at most 1,000 messages can be acknowledged at once"));
-        }
-        let messages: Result<Vec<MessageId>, _> =
-            message.message_ids.iter().map(|id| id.parse()).collect();
-        let messages = messages.map_err(|error| invalid(format!("message_ids: {error}")))?;
+        let messages = message_ids(&message.message_ids)?;
         let command = Command::AckInbox { messages };
         match self.engine.execute(command, key).await.map_err(|no| refused(&no))? {
             Outcome::Removed(count) => {
@@ -477,6 +499,15 @@ impl AgentService for Api {
             other => Err(odd(&other)),
         }
     }
+}
+
+/// Ids of messages as a request has them.
+fn message_ids(ids: &[String]) -> Result<Vec<MessageId>, Status> {
+    if ids.len() > MAX_MESSAGE_IDS {
+        return Err(invalid(format!("at most {MAX_MESSAGE_IDS} messages can be named at once")));
+    }
+    let ids: Result<_, _> = ids.iter().map(|id| id.parse()).collect();
+    ids.map_err(|error| invalid(format!("message_ids: {error}")))
 }
 
 fn inspection(state: &State, agent: &Agent, known: &Confinement) -> v1::InspectAgentResponse {

@@ -449,6 +449,8 @@ fn changes_state(event: &Event) -> bool {
             | Event::SuspendResult(_)
             | Event::ToolGate(_)
             | Event::ToolPermitTurn(_)
+            | Event::MessageSetAside(_)
+            | Event::MessageRetried(_)
             | Event::TurnWaiting(_)
             | Event::TurnResumed(_)
             | Event::TurnRefused(_)

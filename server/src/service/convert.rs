@@ -152,6 +152,7 @@ pub(super) fn message(message: &Message, recipient: Party, recipient_name: &str)
         metadata: message.metadata.clone().into_iter().collect(),
         create_time: Some(timestamp(message.at)),
         sequence: message.seq,
+        set_aside: message.set_aside,
     }
 }
 
@@ -168,6 +169,7 @@ pub(super) fn enqueued(sequence: u64, data: &MessageEnqueued) -> v1::Message {
         metadata: data.metadata.clone().into_iter().collect(),
         create_time: Some(timestamp(data.timestamp)),
         sequence,
+        set_aside: false,
     }
 }
 

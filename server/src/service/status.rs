@@ -88,6 +88,8 @@ reasons! {
     NothingToAnswer = "NOTHING_TO_ANSWER",
     /// The message wants no answer, or has one.
     NoAnswerWanted = "NO_ANSWER_WANTED",
+    /// No such message lies in the inbox.
+    MessageNotFound = "MESSAGE_NOT_FOUND",
     /// The agent has as many as it may.
     TooMany = "TOO_MANY",
     /// The times of a reminder make no sense.
@@ -260,6 +262,7 @@ fn classify(rejection: &Rejection) -> (Code, Reason) {
         Rejection::NoTeam { .. } => (FailedPrecondition, Reason::NoTeam),
         Rejection::NotAChild { .. } => (PermissionDenied, Reason::NotAChild),
         Rejection::NothingToAnswer { .. } => (NotFound, Reason::NothingToAnswer),
+        Rejection::MessageNotFound { .. } => (NotFound, Reason::MessageNotFound),
         Rejection::NoAnswerWanted { .. } => (FailedPrecondition, Reason::NoAnswerWanted),
         Rejection::TooMany { .. } => (ResourceExhausted, Reason::TooMany),
         Rejection::ReminderInvalid { .. } => (InvalidArgument, Reason::ReminderInvalid),
@@ -308,7 +311,8 @@ pub(super) fn unanswered(agent: &str, answer: &Answer) -> Status {
                 _ => class.as_str(),
             };
             let kind = if kind.is_empty() { String::new() } else { format!(" ({kind})") };
-            let hint = "the agent keeps the message; inspect it, mend it, and send another";
+            let hint = "the agent keeps the message; inspect it, mend it, and let it try again: \
+                        substratctl agent retry";
             (Reason::TurnFailed, format!("turn {turn} of {agent} failed{kind}: {error}"), hint)
         }
         Answer::Cancelled { turn } => {
@@ -316,7 +320,7 @@ pub(super) fn unanswered(agent: &str, answer: &Answer) -> Status {
             (Reason::TurnCancelled, format!("turn {turn} of {agent} was cancelled"), hint)
         }
         Answer::Left => {
-            let hint = "send it another message: it is given both";
+            let hint = "let it try again (substratctl agent retry), or send it another message";
             let message = format!(
                 "the turn of {agent} did not complete; the message waits in its inbox, and {agent} \
                  does not go on by itself"
@@ -327,6 +331,11 @@ pub(super) fn unanswered(agent: &str, answer: &Answer) -> Status {
             let hint = "the agent keeps the message; raise or remove the budget to let it go on";
             let message = format!("no turn of {agent} may start: {excess}");
             return status(Code::ResourceExhausted, Reason::BudgetExhausted, message, hint);
+        }
+        Answer::Discarded => {
+            let hint = "send it again if it is still wanted";
+            let message = format!("the message was discarded before {agent} answered it");
+            (Reason::TurnCancelled, message, hint)
         }
         Answer::Terminated => {
             let hint = "create a new agent";

@@ -53,6 +53,7 @@ struct State {
     requests: Vec<Request>,
     queue: VecDeque<Vec<Behaviour>>,
     spent: Spent,
+    too_long: Option<String>,
 }
 
 impl ModelServer {
@@ -89,6 +90,11 @@ impl ModelServer {
     /// of the user says.
     pub fn next(&self, behaviours: impl IntoIterator<Item = Behaviour>) {
         self.shared.state().queue.push_back(behaviours.into_iter().collect());
+    }
+
+    /// From now on, whatever has this text in it is too long.
+    pub fn refuse(&self, text: &str) {
+        self.shared.state().too_long = Some(text.to_owned());
     }
 
     /// Lets answers go on that are held under this name, and later ones too.
@@ -214,6 +220,11 @@ async fn answer(
         ending.answered();
         let (kind, _) = render::named(api, 400);
         return Ok(whole(400, &render::refusal(api, 400, kind, &why)));
+    }
+    let too_long = shared.state().too_long.clone();
+    if too_long.is_some_and(|text| body.to_string().contains(&text)) {
+        ending.answered();
+        return Ok(refused(api, &Behaviour::Overflow).expect("it is a refusal"));
     }
     let behaviours = if noted.aside {
         vec![Behaviour::Say(TITLE.to_owned())]

@@ -172,7 +172,7 @@ pub(super) fn settled(disk: &SimDisk, memory: &Memory, now: Timestamp, boot: u32
         // Answers to a broadcast wait until it is over.
         let copies = || agent.multicasts.iter().flat_map(|multicast| &multicast.copies);
         let collected = |asked| copies().any(|copy| Some(copy.message) == asked);
-        let unread = agent.inbox.iter().find(|message| !held && !collected(message.reply_to));
+        let unread = agent.unread().find(|message| !held && !collected(message.reply_to));
         assert!(unread.is_none(), "{} has not read {unread:?}", agent.name);
         for message in &agent.inbox {
             assert!(waiting.remove(&message.id), "{message:?} is in an inbox");

@@ -125,6 +125,7 @@ impl Live {
         match self.seeded.draw(30) {
             0 => Err(failure(FailureClass::Transient, "busy")),
             1 => Err(failure(FailureClass::Permanent, "broken")),
+            3 | 4 => Err(failure(FailureClass::Overflow, "too long")),
             // Without the hook that would print it: the runner reports it.
             2 => std::panic::resume_unwind(Box::new("the provider crashed")),
             other => {

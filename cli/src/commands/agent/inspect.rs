@@ -2,9 +2,9 @@
 
 use substrat_proto::v1;
 
-use super::Context;
 use super::answer::question;
 use super::show::{self, state_word};
+use super::{Context, mail};
 use crate::commands::events::event_line;
 use crate::error::Error;
 use crate::output::line;
@@ -47,7 +47,7 @@ pub(super) async fn run(context: &Context, args: Args) -> Result<(), Error> {
             line(&format!("asks       {} ({})", question(asked), asked.id));
         }
         for message in &response.inbox {
-            line(&format!("unread     from {}: {}", message.sender, first_line(&message.text)));
+            line(&mail::in_line(message));
         }
         for child in &response.children {
             line(&format!("child      {}: {}", child.name, state_word(child)));

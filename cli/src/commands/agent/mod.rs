@@ -8,6 +8,7 @@ mod govern;
 mod inspect;
 pub(crate) mod list;
 mod log;
+mod mail;
 mod send;
 mod show;
 mod transcript;
@@ -37,6 +38,10 @@ pub(crate) enum Command {
     Answer(answer::Args),
     /// Change instructions, role, labels or budgets
     Update(update::Args),
+    /// Let it go on with messages that lie in its inbox
+    Retry(mail::Retry),
+    /// Remove messages from its inbox, undelivered
+    Discard(mail::Discard),
     /// End the running turn
     Cancel(govern::Args),
     /// Hold back new turns
@@ -62,6 +67,8 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Error
         Command::Inspect(args) => inspect::run(context, args).await,
         Command::Answer(args) => answer::run(context, args).await,
         Command::Update(args) => update::run(context, args).await,
+        Command::Retry(args) => mail::retry(context, args).await,
+        Command::Discard(args) => mail::discard(context, args).await,
         Command::Cancel(args) => govern::cancel(context, args).await,
         Command::Gate(args) => govern::gate(context, args).await,
         Command::Ungate(args) => govern::ungate(context, args).await,

@@ -49,18 +49,26 @@ pub(super) fn turns_in_words(agent: &v1::Agent) -> String {
     format!("{}{}", count(counts.completed, "turn"), otherwise(&counts))
 }
 
+/// How each of them ended, such as `12 completed, 1 failed`.
+fn ends(agent: &v1::Agent) -> String {
+    let counts = agent.turns.unwrap_or_default();
+    let completed = format!("{} completed", counts.completed);
+    [vec![completed], others(&counts)].concat().join(", ")
+}
+
 fn otherwise(counts: &v1::TurnCounts) -> String {
+    let others = others(counts);
+    if others.is_empty() { String::new() } else { format!(" ({})", others.join(", ")) }
+}
+
+fn others(counts: &v1::TurnCounts) -> Vec<String> {
     let others = [
         (counts.failed, "failed"),
         (counts.cancelled, "cancelled"),
         (counts.interrupted, "interrupted"),
     ];
-    let others: Vec<String> = others
-        .iter()
-        .filter(|(number, _)| *number > 0)
-        .map(|(number, word)| format!("{number} {word}"))
-        .collect();
-    if others.is_empty() { String::new() } else { format!(" ({})", others.join(", ")) }
+    let others = others.iter().filter(|(number, _)| *number > 0);
+    others.map(|(number, word)| format!("{number} {word}")).collect()
 }
 
 /// One agent, in lines.
@@ -85,7 +93,7 @@ pub(super) fn agent(output: Output, agent: &v1::Agent) {
         line(&format!("label      {key} = {value}"));
     }
     line(&format!("created    {}", time::date(agent.create_time.as_ref())));
-    line(&format!("turns      {}", turns(agent)));
+    line(&format!("turns      {}", ends(agent)));
     line(&format!("inbox      {} messages", agent.inbox_size));
     if agent.gated {
         line(&format!("gate       closed, {} turns permitted", agent.permits));
@@ -143,5 +151,15 @@ mod tests {
         assert_eq!(told(0, 0), "0 turns");
         assert_eq!(told(1, 0), "1 turn");
         assert_eq!(told(1, 1), "1 turn (1 interrupted)");
+    }
+
+    #[test]
+    fn each_end_of_turns_is_named() {
+        let told = |failed| {
+            let turns = v1::TurnCounts { completed: 4, failed, ..Default::default() };
+            ends(&v1::Agent { turns: Some(turns), ..Default::default() })
+        };
+        assert_eq!(told(0), "4 completed");
+        assert_eq!(told(3), "4 completed, 3 failed");
     }
 }

@@ -384,7 +384,8 @@ async fn a_full_disk_refuses_changes_until_there_is_space() {
                 Ok(_) => accepted += 1,
                 Err(refusal) => assert_eq!(refusal, Refusal::DiskFull),
             },
-            _ = full.changed() => pending = Some(done),
+            // Told also of a segment that was prepared before.
+            _ = full.wait_for(|full| *full) => pending = Some(done),
         }
     }
     for _ in 0..3 {

@@ -6,6 +6,7 @@ mod budget;
 mod cancel;
 mod desk;
 mod govern;
+mod mail;
 mod message;
 mod multicast;
 mod permission;
@@ -118,15 +119,15 @@ impl Plan<'_, '_> {
             Command::UpdateAgent { agent, instructions, role, metadata, budgets } => {
                 self.update_agent(&agent, instructions, role, metadata, &budgets)
             }
-            Command::SendMessage { agent, text, metadata } => {
-                self.send_from_user(&agent, text, metadata)
-            }
             Command::CancelTurn { agent, turn } => self.cancel_turn(&agent, turn),
             Command::Gate { agent } => self.gate(&agent),
             Command::Ungate { agent } => self.ungate(&agent),
             Command::PermitTurn { agent } => self.permit_turn(&agent),
             Command::Terminate { agent, recursive } => self.terminate(&agent, recursive),
-            Command::AckInbox { messages } => Ok(self.ack_inbox(&messages)),
+            on_mail @ (Command::SendMessage { .. }
+            | Command::AckInbox { .. }
+            | Command::RetryMessages { .. }
+            | Command::DiscardMessages { .. }) => self.on_mail(on_mail),
             Command::SuspendSession { session } => self.suspend_session(&session),
             Command::ResumeSession { session } => self.resume_session(&session),
             Command::DeleteSession { session } => self.delete_session(&session),
@@ -179,6 +180,20 @@ impl Plan<'_, '_> {
             | Command::ReportExit { .. }
             | Command::ReportLimit { .. }
             | Command::ReportUnsandboxed { .. }) => Ok(self.report(report)),
+        }
+    }
+
+    fn on_mail(&mut self, command: Command) -> Result<Outcome, Rejection> {
+        match command {
+            Command::SendMessage { agent, text, metadata } => {
+                self.send_from_user(&agent, text, metadata)
+            }
+            Command::AckInbox { messages } => Ok(self.ack_inbox(&messages)),
+            Command::RetryMessages { agent, messages } => self.retry_messages(&agent, &messages),
+            Command::DiscardMessages { agent, messages } => {
+                self.discard_messages(&agent, &messages)
+            }
+            _ => Ok(Outcome::Done),
         }
     }
 

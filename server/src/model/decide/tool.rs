@@ -216,8 +216,10 @@ impl Plan<'_, '_> {
 
     fn tool_check_inbox(&mut self, agent: &Agent, turn: &Turn, args: &CheckInbox) -> Value {
         let kind = args.kind.map(Kind::from);
+        // What may have to be refused is in a turn of its own.
         let wanted = |message: &&Message| {
-            kind.is_none_or(|kind| kind == message.kind)
+            !message.is_suspect()
+                && kind.is_none_or(|kind| kind == message.kind)
                 && args.sender.as_ref().is_none_or(|name| {
                     message.sender_name.as_str() == name || message.sender.to_string() == *name
                 })

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use super::Plan;
 use super::activity::bounded;
+use super::mail::set_aside;
 use super::message::Letter;
 use crate::model::turn::Turn;
 use crate::model::{
     Agent, AgentCrashed, AgentId, DiscardReason, EndReason, FailureClass, Kind, Message,
-    MessageDelivered, MessageDiscarded, MessageId, Outcome, Party, Rejection, Saved, SessionId,
-    SessionState, SuspendResult, ToolCallResult, TurnAttempt, TurnCancelled, TurnCancelling,
-    TurnComplete, TurnEnd, TurnFailed, TurnId, TurnInterrupted, TurnNotice, TurnResumed, TurnRetry,
-    WaitExpired,
+    MessageDelivered, MessageDiscarded, MessageId, MessageSetAside, Outcome, Party, Rejection,
+    Saved, SessionId, SessionState, SuspendResult, ToolCallResult, TurnAttempt, TurnCancelled,
+    TurnCancelling, TurnComplete, TurnEnd, TurnFailed, TurnId, TurnInterrupted, TurnNotice,
+    TurnResumed, TurnRetry, WaitExpired,
 };
 
 /// What a tool call returns whose turn is cancelled.
@@ -123,13 +124,29 @@ impl Plan<'_, '_> {
         error: String,
         attended: &[MessageId],
     ) {
-        let text = format!("the turn of {} failed ({}): {error}", agent.name, class.as_str());
-        let (name, messages) = (agent.name.clone(), turn.messages.clone());
-        self.push(
-            agent.session.id,
-            TurnFailed { turn_id: turn.id, agent: name, class, error, messages },
-        );
-        self.tell_of_end(agent, turn, &text, attended);
+        let refused = self.refused_again(agent, turn, class);
+        // Nothing is tried at once unless what was refused is out of the way.
+        let left = agent.unread().filter(|message| refused.is_empty() && message.seq < turn.seq);
+        let left: Vec<&Message> = left.collect();
+        let mut text = format!("the turn of {} failed ({}): {error}", agent.name, class.as_str());
+        for message in &refused {
+            text.push_str(&format!("\n{}", set_aside(message)));
+        }
+        let (turn_id, name) = (turn.id, agent.name.clone());
+        let mut messages = turn.messages.clone();
+        messages.extend(left.iter().map(|message| message.id));
+        let end = TurnFailed { turn_id, agent: name, class, error, messages };
+        self.push(agent.session.id, end);
+        for message in &refused {
+            let message_id = message.id;
+            self.push(agent.session.id, MessageSetAside { message_id, turn_id, class });
+        }
+        let waits =
+            |message: &&&Message| message.sender == Party::User && (self.cx.attended)(message.id);
+        let mut attended = attended.to_vec();
+        attended.extend(left.iter().filter(waits).map(|message| message.id));
+        self.tell_those(agent, messages_of(agent, turn).chain(left), &text, &attended);
+        self.tell_refused(agent, &refused);
         self.bootstrap_children(agent, turn.id);
     }
 
@@ -376,7 +393,10 @@ impl Plan<'_, '_> {
 }
 
 /// The messages of a turn, as they stand in the inbox.
-fn messages_of<'a>(agent: &'a Agent, turn: &'a Turn) -> impl Iterator<Item = &'a Message> {
+pub(super) fn messages_of<'a>(
+    agent: &'a Agent,
+    turn: &'a Turn,
+) -> impl Iterator<Item = &'a Message> {
     turn.messages.iter().filter_map(|id| agent.message(*id))
 }
 

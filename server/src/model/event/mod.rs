@@ -6,6 +6,8 @@
 
 #[macro_use]
 mod data;
+#[macro_use]
+mod words;
 mod activity;
 mod attention;
 mod process;
@@ -26,6 +28,7 @@ pub use attention::*;
 pub use data::*;
 pub use process::*;
 pub use spending::*;
+pub use words::*;
 pub use workspace::*;
 
 /// One event in its place.
@@ -208,6 +211,10 @@ events! {
     MessageCollected = "message.collected",
     /// It left without having been delivered.
     MessageDiscarded = "message.discarded",
+    /// It lies in the inbox, in no further turn, since backends refuse it.
+    MessageSetAside = "message.set_aside",
+    /// USER wants a turn with it.
+    MessageRetried = "message.retried",
     /// One message was sent to every sibling.
     MulticastSent = "multicast.sent",
     /// All have answered it, or the time is up.

@@ -17,7 +17,9 @@ enum Step {
     CancelCall { agent: u8 },
     FinishTool { agent: u8 },
     Complete { agent: u8, saved: bool, attended: bool },
-    Fail { agent: u8 },
+    Fail { agent: u8, refused: bool },
+    TryAgain { agent: u8, message: u8 },
+    Discard { agent: u8, message: u8 },
     Retry { agent: u8 },
     Attempt { agent: u8 },
     Cancel { agent: u8 },
@@ -108,7 +110,9 @@ fn step() -> impl Strategy<Value = Step> {
         2 => n().prop_map(|agent| S::FinishTool { agent }),
         14 => (n(), any::<bool>(), any::<bool>())
             .prop_map(|(agent, saved, attended)| S::Complete { agent, saved, attended }),
-        2 => n().prop_map(|agent| S::Fail { agent }),
+        4 => (n(), any::<bool>()).prop_map(|(agent, refused)| S::Fail { agent, refused }),
+        2 => (n(), n()).prop_map(|(agent, message)| S::TryAgain { agent, message }),
+        1 => (n(), n()).prop_map(|(agent, message)| S::Discard { agent, message }),
         1 => n().prop_map(|agent| S::Retry { agent }),
         1 => n().prop_map(|agent| S::Attempt { agent }),
         2 => n().prop_map(|agent| S::Cancel { agent }),
@@ -324,10 +328,11 @@ impl World {
                     self.finish(&agent, TurnEnd::Completed { response, saved }, attended);
                 }
             }
-            Step::Fail { agent } => {
+            Step::Fail { agent, refused } => {
                 if let Some(agent) = self.pick_busy(agent).filter(|a| a.wait().is_none()) {
-                    let end =
-                        TurnEnd::Failed { class: FailureClass::Transient, error: "no".into() };
+                    let refused = refused.then_some(FailureClass::Overflow);
+                    let class = refused.unwrap_or(FailureClass::Transient);
+                    let end = TurnEnd::Failed { class, error: "no".into() };
                     self.finish(&agent, end, false);
                 }
             }
@@ -463,6 +468,13 @@ impl World {
         }
     }
 
+    /// A message of an inbox, or none.
+    fn any_message(&self, agent: u8, number: u8) -> Vec<MessageId> {
+        let Some(agent) = self.pick(agent) else { return Vec::new() };
+        let found = agent.inbox.get(usize::from(number) % (agent.inbox.len() + 1));
+        found.map(|message| message.id).into_iter().collect()
+    }
+
     /// The daemon dies and leaves a process of every agent.
     fn crash_with_leftovers(&mut self) {
         let left = self.state.agents().enumerate().map(|(number, agent)| Leftover {
@@ -485,6 +497,16 @@ impl World {
 
     fn step_of_money(&mut self, step: &Step) {
         match step {
+            Step::TryAgain { agent, message } => {
+                let messages = self.any_message(*agent, *message);
+                let agent = self.reference(*agent);
+                let _ = self.run(Command::RetryMessages { agent, messages });
+            }
+            Step::Discard { agent, message } => {
+                let messages = self.any_message(*agent, *message);
+                let agent = self.reference(*agent);
+                let _ = self.run(Command::DiscardMessages { agent, messages });
+            }
             Step::Use { agent, tokens, late } => {
                 let agent = if *late { self.pick(*agent) } else { self.pick_busy(*agent) };
                 let Some(agent) = agent else { return };

@@ -10,6 +10,7 @@ mod git_file;
 mod ledger;
 mod lifecycle;
 mod machine;
+mod mail;
 mod routing;
 mod scenarios;
 mod team;

@@ -227,6 +227,7 @@ impl World {
         let Some(entry) = self.entries.last() else { return };
         if let (Event::TurnStart(data), Some(session)) = (&entry.event, entry.session) {
             assert_eq!(data.turn_id, TurnId::starting_at(session, entry.seq), "{entry:?}");
+            assert!(!data.messages.is_empty(), "a turn starts for a message: {entry:?}");
         }
         if !entry.event.ends_turn() {
             return;

@@ -113,6 +113,8 @@ fn message(text: &str) -> Message {
         text: text.into(),
         reply_to: None,
         answered: false,
+        refusals: 0,
+        set_aside: false,
         metadata: Default::default(),
         at: Timestamp::default(),
         seq: 1,

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::*;
-use crate::model::{AgentId, Excess, Measure, Name, PermissionId, Scope, Stage, TurnId};
+use crate::model::{AgentId, Excess, Measure, MessageId, Name, PermissionId, Scope, Stage, TurnId};
 
 /// Every reason that does not come from a rejection of the core.
 const OTHERS: &[Reason] = &[
@@ -28,6 +28,11 @@ const OTHERS: &[Reason] = &[
     Reason::MountFailed,
     Reason::CommandNotFound,
 ];
+
+fn not_there(id: Option<u128>, taken: bool) -> Rejection {
+    let id = id.map(MessageId::from_u128);
+    Rejection::MessageNotFound { name: Name::known("worker"), id, taken }
+}
 
 fn rejections() -> Vec<Rejection> {
     let name = || Name::known("worker");
@@ -62,6 +67,9 @@ fn rejections() -> Vec<Rejection> {
         Rejection::NothingToAnswer { id: text() },
         Rejection::NoAnswerWanted { id: text(), answered: true },
         Rejection::NoAnswerWanted { id: text(), answered: false },
+        not_there(None, false),
+        not_there(Some(7), false),
+        not_there(Some(7), true),
         Rejection::TooMany { what: "reminders", limit: 100 },
         Rejection::ReminderInvalid { problem: "every is 0" },
         Rejection::ReminderNotFound { id: text() },
@@ -161,6 +169,7 @@ fn every_refusal_says_what_is_wrong_and_what_to_do() {
     let refused = Answer::Refused(excess(Scope::Tree, Measure::Turns));
     text += &shown(&unanswered("worker", &refused));
     text += &shown(&unanswered("worker", &Answer::Terminated));
+    text += &shown(&unanswered("worker", &Answer::Discarded));
     text += &shown(&unreadable(&std::io::Error::other("why")));
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/service/status/refusals.txt");
     if std::env::var_os("UPDATE_GOLDEN").is_some() {

@@ -310,6 +310,9 @@ impl View {
             "agent.terminated" => format!("{} ended", agent.path),
             "tool.gate" if agent.gated => format!("{} is gated", agent.path),
             "tool.gate" => format!("{} is ungated", agent.path),
+            "message.set_aside" => {
+                format!("{} sets a message aside: \"agent inspect\" shows it", agent.path)
+            }
             event => match super::super::show::budget_note(agent, event) {
                 Some(text) => text,
                 None => return,

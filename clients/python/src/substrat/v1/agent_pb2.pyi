@@ -139,7 +139,7 @@ class TurnCounts(_message.Message):
     def __init__(self, completed: _Optional[int] = ..., failed: _Optional[int] = ..., cancelled: _Optional[int] = ..., interrupted: _Optional[int] = ...) -> None: ...
 
 class Message(_message.Message):
-    __slots__ = ("id", "sender_id", "sender", "recipient_id", "recipient", "kind", "text", "reply_to", "metadata", "create_time", "sequence")
+    __slots__ = ("id", "sender_id", "sender", "recipient_id", "recipient", "kind", "text", "reply_to", "metadata", "create_time", "sequence", "set_aside")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -158,6 +158,7 @@ class Message(_message.Message):
     METADATA_FIELD_NUMBER: _ClassVar[int]
     CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    SET_ASIDE_FIELD_NUMBER: _ClassVar[int]
     id: str
     sender_id: str
     sender: str
@@ -169,7 +170,8 @@ class Message(_message.Message):
     metadata: _containers.ScalarMap[str, str]
     create_time: _timestamp_pb2.Timestamp
     sequence: int
-    def __init__(self, id: _Optional[str] = ..., sender_id: _Optional[str] = ..., sender: _Optional[str] = ..., recipient_id: _Optional[str] = ..., recipient: _Optional[str] = ..., kind: _Optional[_Union[MessageKind, str]] = ..., text: _Optional[str] = ..., reply_to: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., sequence: _Optional[int] = ...) -> None: ...
+    set_aside: bool
+    def __init__(self, id: _Optional[str] = ..., sender_id: _Optional[str] = ..., sender: _Optional[str] = ..., recipient_id: _Optional[str] = ..., recipient: _Optional[str] = ..., kind: _Optional[_Union[MessageKind, str]] = ..., text: _Optional[str] = ..., reply_to: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., sequence: _Optional[int] = ..., set_aside: _Optional[bool] = ...) -> None: ...
 
 class Turn(_message.Message):
     __slots__ = ("id", "start_time", "sequence", "message_ids", "open_tools", "waiting_for", "cancelling", "usage", "native_tools", "stall")

@@ -243,6 +243,38 @@ class PermitTurnResponse(_message.Message):
     agent: _agent_pb2.Agent
     def __init__(self, agent: _Optional[_Union[_agent_pb2.Agent, _Mapping]] = ...) -> None: ...
 
+class RetryMessagesRequest(_message.Message):
+    __slots__ = ("agent", "message_ids", "request_id")
+    AGENT_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_IDS_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    agent: str
+    message_ids: _containers.RepeatedScalarFieldContainer[str]
+    request_id: str
+    def __init__(self, agent: _Optional[str] = ..., message_ids: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ...) -> None: ...
+
+class RetryMessagesResponse(_message.Message):
+    __slots__ = ("agent",)
+    AGENT_FIELD_NUMBER: _ClassVar[int]
+    agent: _agent_pb2.Agent
+    def __init__(self, agent: _Optional[_Union[_agent_pb2.Agent, _Mapping]] = ...) -> None: ...
+
+class DiscardMessagesRequest(_message.Message):
+    __slots__ = ("agent", "message_ids", "request_id")
+    AGENT_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_IDS_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    agent: str
+    message_ids: _containers.RepeatedScalarFieldContainer[str]
+    request_id: str
+    def __init__(self, agent: _Optional[str] = ..., message_ids: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ...) -> None: ...
+
+class DiscardMessagesResponse(_message.Message):
+    __slots__ = ("agent",)
+    AGENT_FIELD_NUMBER: _ClassVar[int]
+    agent: _agent_pb2.Agent
+    def __init__(self, agent: _Optional[_Union[_agent_pb2.Agent, _Mapping]] = ...) -> None: ...
+
 class AnswerPermissionRequest(_message.Message):
     __slots__ = ("agent", "permission_id", "verdict", "reason", "request_id")
     AGENT_FIELD_NUMBER: _ClassVar[int]

@@ -94,6 +94,16 @@ class AgentServiceStub:
                 request_serializer=substrat_dot_v1_dot_agent__service__pb2.PermitTurnRequest.SerializeToString,
                 response_deserializer=substrat_dot_v1_dot_agent__service__pb2.PermitTurnResponse.FromString,
                 _registered_method=True)
+        self.RetryMessages = channel.unary_unary(
+                '/substrat.v1.AgentService/RetryMessages',
+                request_serializer=substrat_dot_v1_dot_agent__service__pb2.RetryMessagesRequest.SerializeToString,
+                response_deserializer=substrat_dot_v1_dot_agent__service__pb2.RetryMessagesResponse.FromString,
+                _registered_method=True)
+        self.DiscardMessages = channel.unary_unary(
+                '/substrat.v1.AgentService/DiscardMessages',
+                request_serializer=substrat_dot_v1_dot_agent__service__pb2.DiscardMessagesRequest.SerializeToString,
+                response_deserializer=substrat_dot_v1_dot_agent__service__pb2.DiscardMessagesResponse.FromString,
+                _registered_method=True)
         self.AnswerPermission = channel.unary_unary(
                 '/substrat.v1.AgentService/AnswerPermission',
                 request_serializer=substrat_dot_v1_dot_agent__service__pb2.AnswerPermissionRequest.SerializeToString,
@@ -206,6 +216,23 @@ class AgentServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RetryMessages(self, request, context):
+        """Lets an agent go on with messages that lie in its inbox since a turn did not complete with them,
+        those that are set aside included. NOT_FOUND (MESSAGE_NOT_FOUND) when one is not there, or is
+        in the running turn.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DiscardMessages(self, request, context):
+        """Removes messages from the inbox of an agent, undelivered. Senders that wait for an answer are
+        told. NOT_FOUND (MESSAGE_NOT_FOUND) when one is not there, or is in the running turn.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def AnswerPermission(self, request, context):
         """Answers a question of an agent's backend whether it may use a tool. The first answer counts:
         FAILED_PRECONDITION (PERMISSION_NOT_OPEN) for a later one, (PERMISSION_AMBIGUOUS) when none is
@@ -289,6 +316,16 @@ def add_AgentServiceServicer_to_server(servicer, server):
                     servicer.PermitTurn,
                     request_deserializer=substrat_dot_v1_dot_agent__service__pb2.PermitTurnRequest.FromString,
                     response_serializer=substrat_dot_v1_dot_agent__service__pb2.PermitTurnResponse.SerializeToString,
+            ),
+            'RetryMessages': grpc.unary_unary_rpc_method_handler(
+                    servicer.RetryMessages,
+                    request_deserializer=substrat_dot_v1_dot_agent__service__pb2.RetryMessagesRequest.FromString,
+                    response_serializer=substrat_dot_v1_dot_agent__service__pb2.RetryMessagesResponse.SerializeToString,
+            ),
+            'DiscardMessages': grpc.unary_unary_rpc_method_handler(
+                    servicer.DiscardMessages,
+                    request_deserializer=substrat_dot_v1_dot_agent__service__pb2.DiscardMessagesRequest.FromString,
+                    response_serializer=substrat_dot_v1_dot_agent__service__pb2.DiscardMessagesResponse.SerializeToString,
             ),
             'AnswerPermission': grpc.unary_unary_rpc_method_handler(
                     servicer.AnswerPermission,
@@ -591,6 +628,60 @@ class AgentService:
             '/substrat.v1.AgentService/PermitTurn',
             substrat_dot_v1_dot_agent__service__pb2.PermitTurnRequest.SerializeToString,
             substrat_dot_v1_dot_agent__service__pb2.PermitTurnResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RetryMessages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/substrat.v1.AgentService/RetryMessages',
+            substrat_dot_v1_dot_agent__service__pb2.RetryMessagesRequest.SerializeToString,
+            substrat_dot_v1_dot_agent__service__pb2.RetryMessagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DiscardMessages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/substrat.v1.AgentService/DiscardMessages',
+            substrat_dot_v1_dot_agent__service__pb2.DiscardMessagesRequest.SerializeToString,
+            substrat_dot_v1_dot_agent__service__pb2.DiscardMessagesResponse.FromString,
             options,
             channel_credentials,
             insecure,

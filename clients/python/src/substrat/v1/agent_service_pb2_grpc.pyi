@@ -73,6 +73,15 @@ class AgentServiceStub:
     """Lets turns of a gated agent start again."""
     PermitTurn: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.PermitTurnRequest, _agent_service_pb2.PermitTurnResponse]
     """Lets one turn of a gated agent start. FAILED_PRECONDITION (AGENT_NOT_GATED) otherwise."""
+    RetryMessages: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.RetryMessagesRequest, _agent_service_pb2.RetryMessagesResponse]
+    """Lets an agent go on with messages that lie in its inbox since a turn did not complete with them,
+    those that are set aside included. NOT_FOUND (MESSAGE_NOT_FOUND) when one is not there, or is
+    in the running turn.
+    """
+    DiscardMessages: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.DiscardMessagesRequest, _agent_service_pb2.DiscardMessagesResponse]
+    """Removes messages from the inbox of an agent, undelivered. Senders that wait for an answer are
+    told. NOT_FOUND (MESSAGE_NOT_FOUND) when one is not there, or is in the running turn.
+    """
     AnswerPermission: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.AnswerPermissionRequest, _agent_service_pb2.AnswerPermissionResponse]
     """Answers a question of an agent's backend whether it may use a tool. The first answer counts:
     FAILED_PRECONDITION (PERMISSION_NOT_OPEN) for a later one, (PERMISSION_AMBIGUOUS) when none is
@@ -132,6 +141,15 @@ class AgentServiceAsyncStub(AgentServiceStub):
     """Lets turns of a gated agent start again."""
     PermitTurn: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.PermitTurnRequest, _agent_service_pb2.PermitTurnResponse]  # type: ignore[assignment]
     """Lets one turn of a gated agent start. FAILED_PRECONDITION (AGENT_NOT_GATED) otherwise."""
+    RetryMessages: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.RetryMessagesRequest, _agent_service_pb2.RetryMessagesResponse]  # type: ignore[assignment]
+    """Lets an agent go on with messages that lie in its inbox since a turn did not complete with them,
+    those that are set aside included. NOT_FOUND (MESSAGE_NOT_FOUND) when one is not there, or is
+    in the running turn.
+    """
+    DiscardMessages: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.DiscardMessagesRequest, _agent_service_pb2.DiscardMessagesResponse]  # type: ignore[assignment]
+    """Removes messages from the inbox of an agent, undelivered. Senders that wait for an answer are
+    told. NOT_FOUND (MESSAGE_NOT_FOUND) when one is not there, or is in the running turn.
+    """
     AnswerPermission: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.AnswerPermissionRequest, _agent_service_pb2.AnswerPermissionResponse]  # type: ignore[assignment]
     """Answers a question of an agent's backend whether it may use a tool. The first answer counts:
     FAILED_PRECONDITION (PERMISSION_NOT_OPEN) for a later one, (PERMISSION_AMBIGUOUS) when none is
@@ -248,6 +266,27 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_agent_service_pb2.PermitTurnResponse, _abc.Awaitable[_agent_service_pb2.PermitTurnResponse]]:
         """Lets one turn of a gated agent start. FAILED_PRECONDITION (AGENT_NOT_GATED) otherwise."""
+
+    @_abc_1.abstractmethod
+    def RetryMessages(
+        self,
+        request: _agent_service_pb2.RetryMessagesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_agent_service_pb2.RetryMessagesResponse, _abc.Awaitable[_agent_service_pb2.RetryMessagesResponse]]:
+        """Lets an agent go on with messages that lie in its inbox since a turn did not complete with them,
+        those that are set aside included. NOT_FOUND (MESSAGE_NOT_FOUND) when one is not there, or is
+        in the running turn.
+        """
+
+    @_abc_1.abstractmethod
+    def DiscardMessages(
+        self,
+        request: _agent_service_pb2.DiscardMessagesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_agent_service_pb2.DiscardMessagesResponse, _abc.Awaitable[_agent_service_pb2.DiscardMessagesResponse]]:
+        """Removes messages from the inbox of an agent, undelivered. Senders that wait for an answer are
+        told. NOT_FOUND (MESSAGE_NOT_FOUND) when one is not there, or is in the running turn.
+        """
 
     @_abc_1.abstractmethod
     def AnswerPermission(

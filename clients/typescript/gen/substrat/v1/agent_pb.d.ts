@@ -371,6 +371,14 @@ export declare type Message = Message$1<"substrat.v1.Message"> & {
    * @generated from field: uint64 sequence = 11;
    */
   sequence: bigint;
+
+  /**
+   * Whether it lies in its inbox and is in no further turn, since its recipient's backend refused
+   * it twice. RetryMessages lets it be tried again, DiscardMessages removes it.
+   *
+   * @generated from field: bool set_aside = 12;
+   */
+  setAside: boolean;
 };
 
 /**

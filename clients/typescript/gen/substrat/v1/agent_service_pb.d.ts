@@ -730,6 +730,114 @@ export declare type PermitTurnResponse = Message<"substrat.v1.PermitTurnResponse
 export declare const PermitTurnResponseSchema: GenMessage<PermitTurnResponse>;
 
 /**
+ * Request of RetryMessages.
+ *
+ * @generated from message substrat.v1.RetryMessagesRequest
+ */
+export declare type RetryMessagesRequest = Message<"substrat.v1.RetryMessagesRequest"> & {
+  /**
+   * Reference of the agent.
+   *
+   * @generated from field: string agent = 1;
+   */
+  agent: string;
+
+  /**
+   * Ids of the messages, at most 1,000; empty for all.
+   *
+   * @generated from field: repeated string message_ids = 2;
+   */
+  messageIds: string[];
+
+  /**
+   * Idempotency key, at most 128 bytes; empty for none.
+   *
+   * @generated from field: string request_id = 3;
+   */
+  requestId: string;
+};
+
+/**
+ * Describes the message substrat.v1.RetryMessagesRequest.
+ * Use `create(RetryMessagesRequestSchema)` to create a new message.
+ */
+export declare const RetryMessagesRequestSchema: GenMessage<RetryMessagesRequest>;
+
+/**
+ * Response of RetryMessages.
+ *
+ * @generated from message substrat.v1.RetryMessagesResponse
+ */
+export declare type RetryMessagesResponse = Message<"substrat.v1.RetryMessagesResponse"> & {
+  /**
+   * The agent as changed.
+   *
+   * @generated from field: substrat.v1.Agent agent = 1;
+   */
+  agent?: Agent | undefined;
+};
+
+/**
+ * Describes the message substrat.v1.RetryMessagesResponse.
+ * Use `create(RetryMessagesResponseSchema)` to create a new message.
+ */
+export declare const RetryMessagesResponseSchema: GenMessage<RetryMessagesResponse>;
+
+/**
+ * Request of DiscardMessages.
+ *
+ * @generated from message substrat.v1.DiscardMessagesRequest
+ */
+export declare type DiscardMessagesRequest = Message<"substrat.v1.DiscardMessagesRequest"> & {
+  /**
+   * Reference of the agent.
+   *
+   * @generated from field: string agent = 1;
+   */
+  agent: string;
+
+  /**
+   * Ids of the messages: 1 to 1,000.
+   *
+   * @generated from field: repeated string message_ids = 2;
+   */
+  messageIds: string[];
+
+  /**
+   * Idempotency key, at most 128 bytes; empty for none.
+   *
+   * @generated from field: string request_id = 3;
+   */
+  requestId: string;
+};
+
+/**
+ * Describes the message substrat.v1.DiscardMessagesRequest.
+ * Use `create(DiscardMessagesRequestSchema)` to create a new message.
+ */
+export declare const DiscardMessagesRequestSchema: GenMessage<DiscardMessagesRequest>;
+
+/**
+ * Response of DiscardMessages.
+ *
+ * @generated from message substrat.v1.DiscardMessagesResponse
+ */
+export declare type DiscardMessagesResponse = Message<"substrat.v1.DiscardMessagesResponse"> & {
+  /**
+   * The agent as changed.
+   *
+   * @generated from field: substrat.v1.Agent agent = 1;
+   */
+  agent?: Agent | undefined;
+};
+
+/**
+ * Describes the message substrat.v1.DiscardMessagesResponse.
+ * Use `create(DiscardMessagesResponseSchema)` to create a new message.
+ */
+export declare const DiscardMessagesResponseSchema: GenMessage<DiscardMessagesResponse>;
+
+/**
  * Request of AnswerPermission.
  *
  * @generated from message substrat.v1.AnswerPermissionRequest
@@ -1080,6 +1188,29 @@ export declare const AgentService: GenService<{
     methodKind: "unary";
     input: typeof PermitTurnRequestSchema;
     output: typeof PermitTurnResponseSchema;
+  },
+  /**
+   * Lets an agent go on with messages that lie in its inbox since a turn did not complete with them,
+   * those that are set aside included. NOT_FOUND (MESSAGE_NOT_FOUND) when one is not there, or is
+   * in the running turn.
+   *
+   * @generated from rpc substrat.v1.AgentService.RetryMessages
+   */
+  retryMessages: {
+    methodKind: "unary";
+    input: typeof RetryMessagesRequestSchema;
+    output: typeof RetryMessagesResponseSchema;
+  },
+  /**
+   * Removes messages from the inbox of an agent, undelivered. Senders that wait for an answer are
+   * told. NOT_FOUND (MESSAGE_NOT_FOUND) when one is not there, or is in the running turn.
+   *
+   * @generated from rpc substrat.v1.AgentService.DiscardMessages
+   */
+  discardMessages: {
+    methodKind: "unary";
+    input: typeof DiscardMessagesRequestSchema;
+    output: typeof DiscardMessagesResponseSchema;
   },
   /**
    * Answers a question of an agent's backend whether it may use a tool. The first answer counts:
