@@ -431,15 +431,19 @@ impl Task {
         };
         if !open.is_current && open.provider.info().capabilities.keeps_history {
             let history = io.history().await?;
-            prompt.text = if open.instance.knows_nothing() && history.has_own() {
-                io.tell(Activity::Notice(TOLD_ANEW.to_owned()));
-                retell(&history, &prompt.text)
-            } else {
-                retell_missed(&history, &prompt.text)
+            prompt.text = match open.instance.lacks().filter(|_| history.has_own()) {
+                Some(most) => {
+                    io.tell(Activity::Notice(TOLD_ANEW.to_owned()));
+                    retell(&history, most, &prompt.text)
+                }
+                None => retell_missed(&history, &prompt.text),
             };
         }
         let ended = open.instance.turn(prompt, io).await;
-        open.is_current |= matches!(ended, Ok(Ended::Completed { .. }));
+        open.is_current = match ended {
+            Ok(Ended::Completed { .. }) => true,
+            _ => open.is_current && open.instance.lacks().is_none(),
+        };
         ended
     }
 
@@ -454,7 +458,7 @@ impl Task {
         let capabilities = entry.provider.info().capabilities;
         self.have_socket(capabilities)?;
         if capabilities.keeps_history {
-            prompt.text = retell(&io.history().await?, &prompt.text);
+            prompt.text = retell(&io.history().await?, usize::MAX, &prompt.text);
         }
         let (model, saved) = (link.model.clone(), None);
         let spec = Spec { model, saved, anew: true, ..self.spec.clone() };

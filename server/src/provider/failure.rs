@@ -30,6 +30,8 @@ pub enum FailureKind {
     Gone,
     /// The process ended before its turn did.
     Killed,
+    /// A program that it runs is not there.
+    Missing,
     /// What it wrote is not the protocol.
     Protocol,
     /// It said nothing for too long.
@@ -53,6 +55,7 @@ impl FailureKind {
             Self::InvalidRequest => FailureClass::InvalidRequest,
             Self::Protocol => FailureClass::Protocol,
             Self::Killed => FailureClass::Killed,
+            Self::Missing => FailureClass::ProviderGone,
             Self::Overflow => FailureClass::Overflow,
             Self::Budget => FailureClass::Budget,
             Self::Limit | Self::Refused | Self::Gone | Self::Other => FailureClass::Permanent,
@@ -73,6 +76,7 @@ impl FailureKind {
             Self::Refused => "refused",
             Self::Gone => "gone",
             Self::Killed => "killed",
+            Self::Missing => "missing",
             Self::Protocol => "protocol",
             Self::Stalled => "stalled",
             Self::Unclear => "unclear",
@@ -145,6 +149,8 @@ impl FailureKind {
             ("exceed context limit", FailureKind::Overflow),
             ("exceeds the available context", FailureKind::Overflow),
             ("input is too long", FailureKind::Overflow),
+            ("context exceeds model limit", FailureKind::Overflow),
+            ("exceeds the maximum number of tokens", FailureKind::Overflow),
             ("too many tokens", FailureKind::Overflow),
             ("no conversation found", FailureKind::Gone),
             ("no rollout found", FailureKind::Gone),
@@ -221,6 +227,26 @@ fn wait_in(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
+/// The line of these words that says that a program was not there to be started, as Node.js, shells
+/// and the adapters of CLIs say it.
+pub(super) fn missing_program(words: &str) -> Option<&str> {
+    const SAID: &[&str] = &[
+        "claude native binary not found",
+        "claude native binary not installed",
+        "claude code native binary not found",
+        "claude code executable not found",
+        "cannot find module '@openai/codex",
+        "missing optional dependency @openai/codex",
+        ": command not found",
+    ];
+    words.lines().map(str::trim).find(|line| {
+        let line = line.to_lowercase();
+        let spawned = line.split_once("spawn ").map(|(_, rest)| rest);
+        SAID.iter().any(|said| line.contains(said))
+            || spawned.is_some_and(|rest| rest.contains(" enoent"))
+    })
+}
+
 /// The words of an endpoint that refused, if its answer stands in the place of words.
 pub(super) fn body(message: &str) -> Option<String> {
     let body = serde_json::from_str::<serde_json::Value>(message).ok()?;
@@ -284,6 +310,10 @@ mod tests {
             ("API Error: 400 fake 400", Some(FailureKind::InvalidRequest)),
             ("API Error: 400 prompt is too long: 210000 tokens", Some(FailureKind::Overflow)),
             ("API Error: Request rejected (429) · fake 429", Some(FailureKind::RateLimit)),
+            (
+                "The input token count (9) exceeds the maximum number of tokens allowed (8).",
+                Some(FailureKind::Overflow),
+            ),
             ("unexpected status 401 Unauthorized: x", Some(FailureKind::Auth)),
             (
                 "exceeded retry limit, last status: 429 Too Many Requests",
@@ -302,6 +332,29 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(FailureKind::of_text(text), kind, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_program_is_missing_where_starting_it_found_none() {
+        for line in [
+            "Claude Code native binary not found at /nowhere/claude. Please ensure that",
+            "Claude native binary not found for linux-x64. Reinstall it",
+            "Error: Cannot find module '@openai/codex/bin/codex.js'",
+            "Error: Missing optional dependency @openai/codex-linux-x64. Reinstall Codex",
+            "The Codex app-server could not be started (spawn /nowhere/codex ENOENT).",
+            "agent: line 3: claude: command not found",
+        ] {
+            assert_eq!(missing_program(&format!("hello\n  {line}\n")), Some(line));
+        }
+        for other in [
+            "",
+            "ENOENT: no such file or directory, open '/workspace/a'",
+            "spawn E2BIG\nENOENT",
+            "session not found",
+            "Cannot find module './a'",
+        ] {
+            assert_eq!(missing_program(other), None, "{other}");
         }
     }
 

@@ -284,10 +284,10 @@ pub trait Instance: Send {
         prompt: Prompt,
         io: Arc<dyn TurnIo>,
     ) -> BoxFuture<'a, Result<Ended, Failure>>;
-    /// Whether it keeps the conversation itself, and has nothing of it: then it is told what was said
-    /// before.
-    fn knows_nothing(&self) -> bool {
-        false
+    /// If it keeps the conversation itself, and has nothing of it: how many bytes of what was said
+    /// before it is told, the newest.
+    fn lacks(&self) -> Option<usize> {
+        None
     }
     /// Gives what the session can be resumed from, and ends.
     fn suspend(self: Box<Self>) -> BoxFuture<'static, Result<Saved, Failure>>;

@@ -127,6 +127,22 @@ pub(crate) async fn models(agent: Agent) {
     assert_eq!(left, 0, "its homes are gone");
 }
 
+pub(crate) async fn refused(agent: Agent) {
+    let Some(bench) = Bench::start(agent, &["providers.cli.attempts=1"]) else { return };
+    let client = bench.client().await;
+    client.ask("m", "SAY alpha noted").await.unwrap();
+    bench.server.refuse("far-too-long");
+    let failed = client.ask("m", "SAY far-too-long").await.unwrap_err();
+    assert!(failed.message().contains("(overflow)"), "{failed:?}");
+    let answer = client.ask("m", "SAY beta noted").await.unwrap();
+    // It is told what was said before, from the log, and its model obeys that too.
+    assert!(answer.ends_with("beta noted"), "{answer} {:#?}", bench.server.summary());
+    let shown = bench.daemon.ctl_ok(&["agent", "inspect", "m"]);
+    assert!(shown.contains("set aside") && shown.contains("SAY far-too-long"), "{shown}");
+    let recalled = client.ask("m", "RECALL").await.unwrap();
+    assert!(recalled.contains("alpha noted") && recalled.contains("beta noted"), "{recalled}");
+}
+
 pub(crate) async fn failures(agent: Agent) {
     let Some(bench) = Bench::start(agent, &["providers.cli.attempts=1"]) else { return };
     let client = bench.client().await;

@@ -33,7 +33,10 @@ async fn exchange(agent: Agent) {
     assert!(shows(OTHER) && !shows(KEY), "{}", agent.program);
     // One that was refused is not spoken to again.
     let before = client.sequence().await;
-    assert!(client.ask("m", "STATUS 401").await.is_err());
+    let refused = client.ask("m", "STATUS 401").await.unwrap_err();
+    let key = bench.folder.path().join("key");
+    let wanted = format!("its key comes from the file {}", key.display());
+    assert!(refused.message().contains(&wanted), "{}: {refused}", agent.program);
     client.wait_event(before + 1, |event| event.r#type == "process.exited").await;
 }
 

@@ -302,6 +302,11 @@ macro_rules! agents {
             }
 
             #[tokio::test(flavor = "multi_thread")]
+            async fn a_message_that_is_too_long_keeps_no_other_from_being_read() {
+                cases::refused(crate::$agent).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
             async fn what_may_pass_is_tried_again_and_what_may_not_is_told() {
                 cases::failures(crate::$agent).await;
             }

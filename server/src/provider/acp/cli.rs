@@ -291,7 +291,9 @@ impl Talk {
     fn over(&mut self, over: TurnOver) -> TurnOver {
         self.told.over(&over);
         match over {
-            TurnOver::Failed(mut failed) if failed.kind == FailureKind::Killed => {
+            TurnOver::Failed(mut failed)
+                if matches!(failed.kind, FailureKind::Killed | FailureKind::Missing) =>
+            {
                 // It has no session any more. Another process goes on with it.
                 self.is_open = false;
                 if reading::says(&failed.message, &[NO_SESSION]) {
@@ -429,6 +431,10 @@ impl Dialogue for Talk {
 
     fn is_ready(&self) -> bool {
         self.is_open && !self.client.left_tools()
+    }
+
+    fn has_session(&self) -> bool {
+        self.client.session().is_some()
     }
 
     fn quiet(&self) -> Option<Duration> {

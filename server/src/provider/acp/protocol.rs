@@ -20,7 +20,7 @@
 use serde_json::{Value, json};
 
 use super::names::{ALL_OF_SERVER, Maker};
-use super::reading::{Agent, agent, failed, options, stopped, trouble, used};
+use super::reading::{Agent, agent, failed, failed_at_first, options, stopped, trouble, used};
 use super::requests::{self, McpServer, Open};
 use super::tools::Tools;
 use crate::provider::OutputKind;
@@ -76,6 +76,8 @@ pub struct Client {
     warned: String,
     /// The message that is streamed, if the agent names it.
     message: Option<String>,
+    /// Whether the agent has done something in the turn.
+    acted: bool,
 }
 
 impl Client {
@@ -91,6 +93,7 @@ impl Client {
             totals,
             warned: String::new(),
             message: None,
+            acted: false,
         }
     }
 
@@ -158,7 +161,7 @@ impl Client {
     /// Begins a turn. None before the session is open.
     pub fn prompt(&mut self, text: &str) -> Option<String> {
         let params = requests::prompt(self.session.as_ref()?, text);
-        (self.turn, self.message) = (Progress::default(), None);
+        (self.turn, self.message, self.acted) = (Progress::default(), None, false);
         Some(self.calls.call(Call::Prompt, "session/prompt", &params))
     }
 
@@ -246,7 +249,8 @@ impl Client {
     }
 
     fn answered(&mut self, call: Call, result: Result<Value, jsonrpc::Error>) {
-        let result = result.map_err(|error| failed(&error));
+        let read = if call == Call::Prompt && self.acted { failed } else { failed_at_first };
+        let result = result.map_err(|error| read(&error));
         let answer = match call {
             Call::Initialize => Answer::Ready(result.and_then(|result| self.ready(&result))),
             Call::Authenticate => Answer::Authenticated(result.map(drop)),
@@ -276,7 +280,10 @@ impl Client {
         result: Result<Value, Failed>,
     ) -> Result<Value, Failed> {
         let result = match result {
-            Err(failed) if session.is_some() && failed.kind != FailureKind::Auth => {
+            Err(failed)
+                if session.is_some()
+                    && !matches!(failed.kind, FailureKind::Auth | FailureKind::Missing) =>
+            {
                 return Err(Failed { kind: FailureKind::Gone, ..failed });
             }
             result => result?,
@@ -331,6 +338,10 @@ impl Client {
             }
             return self.turn.alive();
         }
+        self.acted |= matches!(
+            kind,
+            "agent_message_chunk" | "agent_thought_chunk" | "tool_call" | "tool_call_update"
+        );
         match kind {
             "agent_message_chunk" => self.said(OutputKind::Text, update),
             "agent_thought_chunk" => self.said(OutputKind::Thinking, update),

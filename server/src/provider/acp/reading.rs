@@ -8,7 +8,7 @@ use crate::provider::Model;
 use crate::provider::activity::{
     PermissionKind, PermissionOption, TurnOver, content, number, text,
 };
-use crate::provider::failure::{Failed, FailureKind, body};
+use crate::provider::failure::{Failed, FailureKind, body, missing_program};
 use crate::provider::jsonrpc::Error;
 use crate::provider::meter::openai;
 
@@ -109,6 +109,19 @@ pub(super) fn failed(error: &Error) -> Failed {
             }),
     };
     Failed::new(kind, refused.unwrap_or(message))
+}
+
+/// The same of an agent that has done nothing yet, which may lack the CLI that it runs.
+pub(super) fn failed_at_first(error: &Error) -> Failed {
+    let failed = failed(error);
+    match failed.kind {
+        FailureKind::Killed | FailureKind::Unclear | FailureKind::Other
+            if missing_program(&failed.message).is_some() =>
+        {
+            Failed { kind: FailureKind::Missing, ..failed }
+        }
+        _ => failed,
+    }
 }
 
 /// Whether a message says one of these, which are in lower case.

@@ -13,11 +13,13 @@
 //! happened to each is told by its id, as [`Answer::Message`].
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::requests::{refusal, response};
 use super::usage::Meter;
+use crate::model::Timestamp;
 use crate::provider::OutputKind;
 use crate::provider::activity::{
     Activity, Decision, Event, PermissionKind, PermissionOption, RequestId, TurnOver, carried,
@@ -91,6 +93,10 @@ pub struct Stream {
     meter: Meter,
     /// What the CLI said in the place of an answer.
     failed: Option<Failed>,
+    /// When it said so.
+    failed_at: Option<Timestamp>,
+    /// When the limit ends by which requests are refused.
+    limited_until: Option<Timestamp>,
 }
 
 impl Stream {
@@ -127,7 +133,8 @@ impl Stream {
 
     /// The output ended while a turn ran.
     pub fn end(&mut self) -> Vec<Event<Answer>> {
-        let failed = self.failed.take().unwrap_or_else(Failed::ended);
+        let (failed, at) = (self.failed.take(), self.failed_at.take());
+        let failed = self.limited(failed.unwrap_or_else(Failed::ended), at);
         self.turn.over(TurnOver::Failed(failed));
         self.turn.take()
     }
@@ -156,6 +163,10 @@ impl Stream {
             }
             "control_response" => self.control_answered(&message["response"]),
             "command_lifecycle" => self.message_moved(message),
+            "rate_limit_event" => {
+                self.limited_until = limited_until(&message["rate_limit_info"]);
+                self.turn.alive();
+            }
             "result" => self.result(message),
             _ => self.turn.alive(),
         }
@@ -174,7 +185,7 @@ impl Stream {
                     attempt: u32::try_from(number(message, "attempt")).unwrap_or(u32::MAX),
                     delay: message["retry_delay_ms"]
                         .as_f64()
-                        .and_then(|ms| std::time::Duration::try_from_secs_f64(ms / 1000.0).ok()),
+                        .and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok()),
                     failure,
                     message: error.to_owned(),
                 });
@@ -255,6 +266,7 @@ impl Stream {
         if is_own && is_error && text(message, "model") == "<synthetic>" {
             self.turn.void();
             self.failed = Some(failure(line, content(&message["content"])));
+            self.failed_at = text(line, "timestamp").parse().ok();
             return self.turn.alive();
         }
         if is_own && text(message, "id") != self.call.id {
@@ -358,7 +370,7 @@ impl Stream {
             self.turn.push(Activity::Used(used));
         }
         self.call = Call::default();
-        let failed = self.failed.take();
+        let (failed, at) = (self.failed.take(), self.failed_at.take());
         if result["is_error"] == false {
             return self.turn.complete(result["result"].as_str().map(str::to_owned));
         }
@@ -378,8 +390,33 @@ impl Stream {
             "error_max_turns" => Failed::new(FailureKind::Limit, message),
             _ => failed.unwrap_or_else(|| failure(result, message)),
         };
+        let failed = self.limited(failed, at);
         self.turn.over(TurnOver::Failed(failed));
     }
+
+    /// A failure at an instant, with how long the limit behind it holds on, if that is told.
+    fn limited(&self, mut failed: Failed, at: Option<Timestamp>) -> Failed {
+        if failed.kind == FailureKind::RateLimit
+            && failed.retry_after.is_none()
+            && let (Some(until), Some(at)) = (self.limited_until, at)
+        {
+            let left = until.as_micros().saturating_sub(at.as_micros());
+            let left = u64::try_from(left).ok().filter(|left| *left > 0);
+            failed.retry_after = left.map(Duration::from_micros);
+        }
+        failed
+    }
+}
+
+/// When the limit of a subscription ends by which requests are refused: none that is only near, or
+/// beyond which they are paid for.
+fn limited_until(told: &Value) -> Option<Timestamp> {
+    let is_paid = text(told, "overageStatus").starts_with("allowed");
+    if text(told, "status") != "rejected" || is_paid {
+        return None;
+    }
+    let seconds = told["resetsAt"].as_i64()?;
+    Some(Timestamp::from_micros(seconds.checked_mul(1_000_000)?))
 }
 
 /// The suggested rules that allow what is asked about, to be kept by the process alone. Other

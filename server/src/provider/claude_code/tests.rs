@@ -164,6 +164,48 @@ fn each_error_has_its_kind() {
     assert_eq!(failed.kind, FailureKind::Overflow);
 }
 
+#[test]
+fn a_limit_of_a_subscription_is_told_with_its_end() {
+    let limit = |status: &str, overage: &str| {
+        // 2026-11-06T21:20:00Z.
+        let info = json!({
+            "status": status, "resetsAt": 1_794_000_000, "rateLimitType": "five_hour",
+            "overageStatus": overage,
+        });
+        json!({"type": "rate_limit_event", "rate_limit_info": info})
+    };
+    let said = |at: &str| {
+        let content = json!([{"type": "text", "text": "You've hit your limit · resets 9:20pm"}]);
+        json!({
+            "type": "assistant", "message": {"model": "<synthetic>", "content": content},
+            "error": "rate_limit", "api_error_status": 429, "timestamp": at,
+        })
+    };
+    let result =
+        json!({"type": "result", "subtype": "success", "is_error": true, "api_error_status": 429});
+    let wait = |lines: &[Value]| match read(lines).pop() {
+        Some(Event::Over(TurnOver::Failed(failed))) => {
+            assert_eq!(failed.kind, FailureKind::RateLimit);
+            failed.retry_after.map(|wait| wait.as_secs())
+        }
+        other => panic!("{other:?}"),
+    };
+    let (rejected, before) = (limit("rejected", "rejected"), said("2026-11-06T21:00:00.000Z"));
+    assert_eq!(wait(&[rejected.clone(), before.clone(), result.clone()]), Some(1200));
+    assert_eq!(wait(&[before.clone(), rejected.clone(), result.clone()]), Some(1200));
+    // It holds on over turns, of which only the first is told of it.
+    let turn = [rejected.clone(), before.clone(), result.clone(), before.clone(), result.clone()];
+    assert_eq!(wait(&turn), Some(1200));
+    // It is over, or nobody knows when it was that the request was refused, or it is no such limit.
+    let after = said("2026-11-06T21:20:00.000Z");
+    assert_eq!(wait(&[rejected.clone(), after, result.clone()]), None);
+    assert_eq!(wait(&[rejected.clone(), said(""), result.clone()]), None);
+    assert_eq!(wait(&[rejected.clone(), result.clone()]), None);
+    for other in [limit("allowed_warning", ""), limit("rejected", "allowed")] {
+        assert_eq!(wait(&[rejected.clone(), other, before.clone(), result.clone()]), None);
+    }
+}
+
 /// What was used by the captures, one process after the other, of one session.
 fn used(captures: &[&str], old: bool) -> Usage {
     let (mut totals, mut used) = (Totals::default(), Usage::default());

@@ -224,6 +224,39 @@ impl Config {
         )
     }
 
+    /// Where its key or its login comes from, and what to do where that was refused. The files of
+    /// the login that it is shown are given by their paths from a home.
+    pub(super) fn refused(&self, logins: &[&str]) -> String {
+        let next = |which: &str| {
+            let name = written(&self.name);
+            format!("name {which} in [providers.{name}] with key_env, key_file or key_command")
+        };
+        let files: Vec<String> = logins.iter().map(|path| format!("~/{path}")).collect();
+        let files = files.join(" and ");
+        match (self.key_source(), files.as_str()) {
+            (KeySource::None, "") if self.may_have_other_key() => {
+                let next = next("a key");
+                format!("no key is given to it but what its env and files hold: {next}")
+            }
+            (KeySource::None, "") => self.no_key(),
+            (KeySource::None, files) => {
+                let next = next("a key");
+                format!("it has your login, {files}: log in with it outside again, or {next}")
+            }
+            (key, "") => {
+                let next = next("another");
+                format!("its key comes from {key}: look whether that is good, or {next}")
+            }
+            (key, files) => {
+                let next = next("another key");
+                format!(
+                    "its key comes from {key}, and it is shown your login, {files}: look whether \
+                     they are good, or {next}"
+                )
+            }
+        }
+    }
+
     /// Whether its program is named.
     pub(in crate::provider) fn names_program(&self) -> bool {
         self.program.is_some()
@@ -288,6 +321,27 @@ mod tests {
         let may_have = |env: &str| config(&format!("env = {{{env}}}")).may_have_other_key();
         assert!(!may_have("X = \"1\", CODEX_PATH = \"/bin/codex\", INITIAL_AGENT_MODE = \"auto\""));
         assert!(may_have("X_TOKEN = \"abc\""));
+    }
+
+    #[test]
+    fn a_refusal_names_where_the_key_comes_from_or_the_login() {
+        let told = |text: &str, logins: &[&str]| config(text).refused(logins);
+        let next = "in [providers.x] with key_env, key_file or key_command";
+        let of_key = |key: &str| {
+            format!("its key comes from {key}: look whether that is good, or name another {next}")
+        };
+        assert_eq!(told("", &[]), of_key("the variable PATH of the daemon"));
+        assert_eq!(told("key_file = \"/a/key\"", &[]), of_key("the file /a/key"));
+        let command = "key_command = [\"pass\", \"show\", \"key\"]";
+        assert_eq!(told(command, &[]), of_key("the command pass"), "its arguments may be secret");
+        let both = told("login = true", &[".x/login"]);
+        assert!(both.contains("the daemon, and it is shown your login, ~/.x/login: "), "{both}");
+        let login = "it has your login, ~/.x/login: log in with it outside again, or name a key";
+        assert_eq!(told("key_env = \"\"", &[".x/login"]), format!("{login} {next}"));
+        assert_eq!(told("key_env = \"\"", &[]), config("").no_key());
+        let other = told("key_env = \"\"\nenv = {X_TOKEN = \"abc\"}", &[]);
+        assert!(other.starts_with("no key is given to it but what its env and"), "{other}");
+        assert!(!other.contains("abc"), "{other}");
     }
 
     #[test]

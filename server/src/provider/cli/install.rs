@@ -116,6 +116,22 @@ pub(super) fn problem_of_named(
     ))
 }
 
+/// What to do where a program lacks another one that it runs: that which a variable of its section
+/// names, or that which came with it.
+pub(super) fn again(program: Option<&str>, named: Option<(&str, &str)>, section: &str) -> String {
+    if let Some((variable, path)) = named {
+        return format!(
+            "{variable} names {path}: install it, or take {variable} out of env in \
+             [providers.{section}]"
+        );
+    }
+    let name = program.and_then(|program| program.rsplit('/').next());
+    match KNOWN.iter().find(|(known, _)| Some(*known) == name) {
+        Some((_, install)) => format!("install it again, with what it runs: {install}"),
+        None => "install what it runs".to_owned(),
+    }
+}
+
 /// How a program of a kind is installed.
 fn how(about: &About, name: &str) -> &'static str {
     let known = KNOWN.iter().find(|(known, _)| *known == name);
@@ -283,6 +299,18 @@ mod tests {
         assert_eq!(how(&about, "other"), "get it");
         std::fs::set_permissions(&elf, std::fs::Permissions::from_mode(0o644)).unwrap();
         assert!(find(&about, Some(&elf), |_| false).is_err());
+    }
+
+    #[test]
+    fn what_a_program_lacks_is_installed_where_it_came_from() {
+        let adapter = Some("/usr/bin/codex-acp");
+        let told = again(adapter, None, "x");
+        let install = "npm install -g @agentclientprotocol/codex-acp";
+        assert_eq!(told, format!("install it again, with what it runs: {install}"));
+        assert_eq!(again(Some("mine"), None, "x"), "install what it runs");
+        let told = again(adapter, Some(("CODEX_PATH", "/nowhere/codex")), "x");
+        assert!(told.starts_with("CODEX_PATH names /nowhere/codex: install it, or"), "{told}");
+        assert!(told.ends_with("take CODEX_PATH out of env in [providers.x]"), "{told}");
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod home;
 mod install;
 mod kept;
 mod provider;
+mod refusals;
 mod session;
 pub(super) mod told;
 mod turn;
@@ -226,6 +227,11 @@ pub(super) trait Dialogue: Send + Sync {
     /// Whether the process can take another turn. One that failed before is of no use, and one in
     /// which something of a turn goes on that is over ends with that turn.
     fn is_ready(&self) -> bool {
+        true
+    }
+    /// Whether its session is open, for protocols that say so. A process that ends before may lack
+    /// a program that it runs.
+    fn has_session(&self) -> bool {
         true
     }
     /// After how much silence it wants to be told of that.

@@ -10,17 +10,19 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::install::Installed;
+use super::install::{self, Installed};
 use super::provider::Inner;
+use super::refusals::Refusals;
 use super::turn::{self, Came, Live};
 use super::{Places, Start, VERSION, home, kept};
 use crate::launcher::{Bind, HOME, Launch, TOOL_SOCKET, WORKSPACE};
 use crate::model::{Access, FailureClass, Saved};
 use crate::provider::activity::{Activity, TurnOver};
-use crate::provider::failure::FailureKind;
+use crate::provider::failure::{Failed, FailureKind};
 use crate::provider::history::retell;
 use crate::provider::lines::Lines;
 use crate::provider::process::Running;
+use crate::provider::registry::written;
 use crate::provider::secret::{Secret, Secrets};
 use crate::provider::{Ended, Failure, Instance, Prompt, Spec, TurnIo};
 
@@ -43,6 +45,8 @@ pub(super) struct Session {
     kept: Value,
     /// How often it was begun anew.
     anew: u32,
+    /// What its turns were refused for.
+    refusals: Refusals,
     /// The key of its process.
     key: Option<Secret>,
     /// Its process; none between one that ended and the next turn.
@@ -57,7 +61,7 @@ impl Session {
         // What lies in its home may be of a time before others had the session.
         let anew = u32::from(spec.anew || matches!(kept, Some(None)));
         let kept = kept.flatten().unwrap_or_default();
-        Self { of, spec, kept, anew, key: None, live: None }
+        Self { of, spec, kept, anew, refusals: Refusals::default(), key: None, live: None }
     }
 
     /// Ends the process if it cannot take this turn.
@@ -177,7 +181,8 @@ impl Session {
         };
         // One that was refused may hold on to what it was refused with.
         let refused = matches!(&over, TurnOver::Failed(failed) if failed.kind == FailureKind::Auth);
-        let keep = keep && !refused;
+        let spent = self.refusals.take(&over);
+        let keep = keep && !refused && !spent;
         if self.of.cli.is_single() || !keep {
             self.end_process(if keep { LINGER } else { Duration::ZERO }).await;
         }
@@ -189,10 +194,21 @@ impl Session {
             && may_begin
         {
             self.end_process(Duration::ZERO).await;
-            (self.kept, self.anew) = (Value::Null, self.anew + 1);
+            self.forget();
             return None;
         }
+        if spent {
+            // Whatever its conversation was refused for would be in all that follows.
+            self.forget();
+            io.save(kept::nothing());
+            return Some(self.came(over, Value::Null, io));
+        }
         Some(self.came(over, kept, io))
+    }
+
+    /// Begins the conversation anew with the next turn.
+    fn forget(&mut self) {
+        (self.kept, self.anew) = (Value::Null, self.anew + 1);
     }
 
     /// Ends the process, which may do so by itself for a while, and tells what it wrote.
@@ -205,6 +221,28 @@ impl Session {
             }
         }
         tell_of(&live, &live.running.io()).await;
+    }
+
+    /// A failure, with what to do where its key was refused, or where a program is missing.
+    fn advised(&self, mut failed: Failed) -> Failed {
+        let Inner { cli, config, .. } = &*self.of;
+        let next = match failed.kind {
+            FailureKind::Auth => {
+                let logins = if config.shows_login() { self.of.logins() } else { Vec::new() };
+                let logins: Vec<&str> = logins.iter().map(|(path, _)| *path).collect();
+                config.refused(&logins)
+            }
+            FailureKind::Missing => {
+                let variables = cli.program_variables().iter();
+                let mut named = variables.filter_map(|name| Some((*name, config.env.get(*name)?)));
+                let named = named.find(|(_, path)| failed.message.contains(path.as_str()));
+                let named = named.map(|(name, path)| (name, path.as_str()));
+                install::again(config.program.as_deref(), named, &written(&config.name))
+            }
+            _ => return failed,
+        };
+        failed.message = format!("{}; {next}", failed.message);
+        failed
     }
 
     fn came(
@@ -228,7 +266,7 @@ impl Session {
                     io.save(state);
                 }
                 match other {
-                    TurnOver::Failed(failed) => Err(failed.into()),
+                    TurnOver::Failed(failed) => Err(self.advised(failed).into()),
                     _ => Ok(Ended::Cancelled),
                 }
             }
@@ -326,15 +364,15 @@ impl Instance for Session {
                     let notice = "it does not know its session any more, and is told the \
                                   conversation from the log";
                     io.tell(Activity::Notice(notice.to_owned()));
-                    prompt.text = retell(&io.history().await?, &prompt.text);
+                    prompt.text = retell(&io.history().await?, usize::MAX, &prompt.text);
                 }
             }
         }
         .boxed()
     }
 
-    fn knows_nothing(&self) -> bool {
-        self.kept.is_null() && self.live.is_none()
+    fn lacks(&self) -> Option<usize> {
+        (self.kept.is_null() && self.live.is_none()).then(|| self.refusals.may_tell())
     }
 
     fn suspend(mut self: Box<Self>) -> BoxFuture<'static, Result<Saved, Failure>> {

@@ -24,7 +24,7 @@ use crate::model::{TurnId, Usage};
 use crate::provider::activity::{
     Activity, Decision, Event, PermissionOption, RequestId, TurnOver, own_tool,
 };
-use crate::provider::failure::{Failed, FailureKind};
+use crate::provider::failure::{Failed, FailureKind, missing_program};
 use crate::provider::process::{Ask, End, GRACE, PIPE_END, Running};
 use crate::provider::secret::Secrets;
 use crate::provider::{Addition, Question, TurnIo};
@@ -415,6 +415,7 @@ impl Work<'_> {
         if self.can_move && self.end.is_some() && input.is_untouched(self.given) {
             return Came::Untaken;
         }
+        let has_session = self.live.dialogue.has_session();
         let steps = self.live.dialogue.end();
         self.take(steps);
         let Some(end) = self.end.clone() else {
@@ -426,7 +427,11 @@ impl Work<'_> {
             Some(TurnOver::Failed(failed)) => failed,
             _ => Failed::ended(),
         };
-        let failed = explained(failed, &end, &self.live.running.last_words());
+        let lacks = (!has_session && failed.kind == FailureKind::Killed)
+            .then(|| lacking(end.exit, &self.live.running.complaints()))
+            .flatten();
+        let failed =
+            lacks.unwrap_or_else(|| explained(failed, &end, &self.live.running.last_words()));
         self.finish(TurnOver::Failed(failed))
     }
 
@@ -437,6 +442,24 @@ impl Work<'_> {
         self.take(steps);
         self.over = Some(TurnOver::Failed(Failed::new(FailureKind::Protocol, problem)));
     }
+}
+
+/// The failure of a process that ended before its session was open, where it says that a program is
+/// missing. It may say more after that, such as where it was.
+fn lacking(exit: Exit, words: &str) -> Option<Failed> {
+    let is_shells = |line: &&str| {
+        [": not found", ": No such file or directory"].iter().any(|end| line.ends_with(*end))
+    };
+    let said = match exit {
+        // What a shell, and env, end with where they found no command.
+        Exit::Code(127) => {
+            missing_program(words).or_else(|| words.lines().map(str::trim).rfind(is_shells))
+        }
+        Exit::Code(_) => missing_program(words),
+        _ => None,
+    }?;
+    let message = format!("it ended before its session was open: {exit}; it wrote: {said}");
+    Some(Failed::new(FailureKind::Missing, message))
 }
 
 /// A failure by what the end of its process says, where the process said nothing itself.
@@ -477,5 +500,32 @@ fn hidden(activity: Activity, secrets: &Secrets) -> Activity {
         }
         Activity::McpServer { name, ok } => Activity::McpServer { name: secrets.hide(&name), ok },
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::FailureClass;
+
+    #[test]
+    fn one_that_ends_at_its_start_may_say_which_program_is_missing() {
+        let node = "node:internal/modules/cjs/loader:1143\n  throw err;\n\n\
+                    Error: Cannot find module '@openai/codex/bin/codex.js'\n\
+                    Require stack:\n- /a/index.js\n    at b\n}\n\nNode.js v22.0.0\n";
+        let told = |exit, words: &str| {
+            lacking(exit, words).map(|failed| (failed.kind.class(), failed.message))
+        };
+        let gone = |exit: &str, said: &str| {
+            let message = format!("it ended before its session was open: {exit}; it wrote: {said}");
+            Some((FailureClass::ProviderGone, message))
+        };
+        let module = "Error: Cannot find module '@openai/codex/bin/codex.js'";
+        assert_eq!(told(Exit::Code(1), node), gone("exit 1", module));
+        let shell = "agent: 3: exec: claude: not found";
+        assert_eq!(told(Exit::Code(127), shell), gone("exit 127", shell));
+        assert_eq!(told(Exit::Code(1), shell), None);
+        assert_eq!(told(Exit::Code(127), "no"), None);
+        assert_eq!(told(Exit::Signal(9), node), None);
     }
 }

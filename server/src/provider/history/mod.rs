@@ -119,13 +119,7 @@ impl History {
     /// The newest turns that fit into `limit` bytes together, of an agent that has ended `ended`
     /// turns.
     pub fn newest(mut turns: Vec<Turn>, limit: usize, ended: u64) -> Self {
-        let mut bytes = 0;
-        let fit = turns.iter().rev().take_while(|turn| {
-            bytes += turn.bytes();
-            bytes <= limit
-        });
-        let fit = fit.count();
-        turns.drain(..turns.len() - fit);
+        turns.drain(..turns.len() - fitting(&turns, limit));
         let kept = turns.iter().filter(|turn| turn.end != End::Running).count() as u64;
         turns.retain(|turn| !turn.items.is_empty());
         Self { turns, cut: ended.saturating_sub(kept) }
@@ -135,6 +129,16 @@ impl History {
     pub fn has_own(&self) -> bool {
         self.turns.iter().any(|turn| turn.end == End::Completed && turn.stand_in.is_none())
     }
+}
+
+/// How many of the newest turns fit into `limit` bytes together.
+fn fitting(turns: &[Turn], limit: usize) -> usize {
+    let mut bytes = 0;
+    let fit = turns.iter().rev().take_while(|turn| {
+        bytes += turn.bytes();
+        bytes <= limit
+    });
+    fit.count()
 }
 
 /// What an event counts towards the limit, in bytes; none if no conversation holds it.

@@ -2,18 +2,27 @@
 
 use std::sync::Arc;
 
-use super::{End, History, Item, Turn};
+use super::{End, History, Item, Turn, fitting};
 
 /// What stands before a conversation.
 const BEFORE: &str = "[What was said before, which you do not know:]";
 /// What stands before turns that another provider ran.
 const MISSED: &str = "[Another model stood in for you. What was said meanwhile:]";
+/// What stands for turns that are not told.
+const LEFT_OUT: &str = "[What was said at first is left out: it is too long.]";
 /// What stands after either.
 const AFTER: &str = "[What follows is new.]";
 
-/// A prompt with all of a conversation before it.
-pub fn retell(history: &History, prompt: &str) -> Arc<str> {
-    told(BEFORE, &history.turns, prompt)
+/// A prompt with a conversation before it, of which it has the newest turns that fit into `most`
+/// bytes together.
+pub fn retell(history: &History, most: usize, prompt: &str) -> Arc<str> {
+    let (older, newest) =
+        history.turns.split_at(history.turns.len() - fitting(&history.turns, most));
+    match (older, newest) {
+        ([], newest) => told(BEFORE, newest, prompt),
+        (_, []) => format!("{LEFT_OUT}\n{AFTER}\n\n{prompt}").into(),
+        (_, newest) => told(&format!("{BEFORE}\n{LEFT_OUT}"), newest, prompt),
+    }
 }
 
 /// A prompt with what a session's own provider missed since its last turn before it, if another
@@ -67,7 +76,21 @@ mod tests {
         let told = retell_missed(&missed, &prompt);
         assert!(told.contains("You were told: two\nYou said: 2"), "{told}");
         assert!(!told.contains("one") && told.ends_with("\n\nnow"), "{told}");
-        assert!(retell(&missed, "now").contains("You said: 1"));
-        assert_eq!(&*retell(&history(Vec::new()), "now"), "now");
+        assert!(retell(&missed, usize::MAX, "now").contains("You said: 1"));
+        assert_eq!(&*retell(&history(Vec::new()), usize::MAX, "now"), "now");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_left_out_from_the_oldest_on() {
+        let turns = vec![turn(None, "one", "1"), turn(None, "two", "2")];
+        let (newest, all) = (turns[1].bytes(), turns[0].bytes() + turns[1].bytes());
+        let history = History { turns, cut: 0 };
+        let told = |most| retell(&history, most, "now");
+        assert!(told(all).contains("one") && !told(all).contains(LEFT_OUT));
+        let fewer = told(all - 1);
+        assert!(fewer.contains(LEFT_OUT) && fewer.contains("two") && !fewer.contains("one"));
+        let none = told(newest - 1);
+        assert!(none.contains(LEFT_OUT) && !none.contains("two"), "{none}");
+        assert!([fewer, none].iter().all(|told| told.ends_with("\n\nnow")));
     }
 }

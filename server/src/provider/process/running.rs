@@ -262,6 +262,11 @@ impl Running {
         lock(&self.shared.stderr).take()
     }
 
+    /// All that is kept of what it wrote to its standard error.
+    pub(in crate::provider) fn complaints(&self) -> String {
+        lock(&self.shared.stderr).kept()
+    }
+
     /// The last lines that it wrote to its standard error.
     pub(in crate::provider) fn last_words(&self) -> String {
         lock(&self.shared.stderr).last_words()

@@ -29,6 +29,11 @@ impl Tail {
         (written > 0).then(|| (text(&bytes), written))
     }
 
+    /// All that is kept.
+    pub(super) fn kept(&self) -> String {
+        text(&self.bytes)
+    }
+
     /// The last lines.
     pub(super) fn last_words(&self) -> String {
         let text = text(&self.bytes);
@@ -62,6 +67,7 @@ mod tests {
             bytes.chunks(length).for_each(|piece| cut.push(piece));
             prop_assert_eq!(whole.last_words(), cut.last_words());
             prop_assert!(whole.last_words().len() <= 1024);
+            prop_assert_eq!(whole.kept(), cut.kept());
             let kept = whole.take();
             prop_assert_eq!(&kept, &cut.take());
             prop_assert_eq!(kept.map(|(_, written)| written as usize).unwrap_or(0), bytes.len());

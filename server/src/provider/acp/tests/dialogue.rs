@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::super::cli::{KIND, parts};
-use crate::model::{SessionId, TurnId};
+use crate::model::{FailureClass, SessionId, TurnId};
 use crate::provider::activity::{Event, TurnOver};
 use crate::provider::cli::{Cli, Dialogue, Places, Start, Step};
 use crate::provider::failure::{Failed, FailureKind};
@@ -172,4 +172,43 @@ fn an_agent_that_lost_its_cli_is_given_no_other_turn() {
     // Nothing was done with the prompt, so it may be tried again.
     assert_eq!(over(&error("Session not found")), (FailureKind::Unclear, false));
     assert_eq!(over(&error("API Error: 400 x")), (FailureKind::InvalidRequest, true));
+}
+
+#[test]
+fn an_agent_that_lacks_its_cli_is_not_installed() {
+    let began = |preset: &str| {
+        let (mut talk, _) = begin(preset, WITHOUT, None);
+        let steps = talk.start(TurnId::from_u64(1), "hello");
+        (talk, steps)
+    };
+    let details = "Claude native binary not found for linux-x64. Reinstall it";
+    let data = json!({"details": details});
+    let claude = json!({"error": {"code": -32603, "message": "Internal error", "data": data}});
+    let (mut talk, steps) = began("claude-acp");
+    let steps = reply(&mut *talk, &steps, &agent(&[]));
+    assert!(!talk.has_session());
+    let lacking = failed(&reply(&mut *talk, &steps, &claude));
+    assert_eq!((lacking.kind, lacking.message.as_str()), (FailureKind::Missing, details));
+    assert_eq!(lacking.kind.class(), FailureClass::ProviderGone);
+
+    let words = "Codex process could not be started (spawn /nowhere/codex ENOENT)";
+    let codex = json!({"error": {"code": 1001, "message": words}});
+    let (mut talk, steps) = began("codex-acp");
+    assert_eq!(failed(&reply(&mut *talk, &steps, &codex)).kind, FailureKind::Missing);
+    let prompted = |acts: bool| {
+        let (mut talk, steps) = began("codex-acp");
+        let steps = reply(&mut *talk, &steps, &agent(&[]));
+        let steps = reply(&mut *talk, &steps, &json!({"result": {}}));
+        assert!(talk.has_session());
+        if acts {
+            let content = json!({"type": "text", "text": "I look."});
+            let update = json!({"sessionUpdate": "agent_message_chunk", "content": content});
+            let params = json!({"sessionId": "s", "update": update});
+            talk.read(&json!({"method": "session/update", "params": params}).to_string());
+        }
+        (failed(&reply(&mut *talk, &steps, &codex)).kind, talk.is_ready())
+    };
+    assert_eq!(prompted(false), (FailureKind::Missing, false));
+    // One that worked had it.
+    assert_eq!(prompted(true), (FailureKind::Killed, false));
 }
