@@ -92,12 +92,12 @@ impl Drop for Settles {
     }
 }
 
-/// That a backend calls its model again, for people.
+/// That a backend calls its model again, for people. Its calls are no attempts at the turn.
 fn retrying(attempt: u32, delay: Option<Duration>, failure: FailureKind, message: &str) -> String {
     let delay = delay.map(|delay| format!(" in {} ms", delay.as_millis())).unwrap_or_default();
     let colon = if message.is_empty() { "" } else { ": " };
     let kind = failure.as_str();
-    format!("attempt {attempt} failed ({kind}), the next one follows{delay}{colon}{message}")
+    format!("call {attempt} of the model failed ({kind}), it is repeated{delay}{colon}{message}")
 }
 
 impl TurnIo for Io {
@@ -220,5 +220,20 @@ impl TurnIo for Io {
 
     fn cancelled(&self) -> &CancellationToken {
         &self.cancel
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_is_repeated_is_no_attempt_at_the_turn() {
+        let told = |delay, message| retrying(2, delay, FailureKind::Overload, message);
+        assert_eq!(
+            told(Some(Duration::from_millis(40)), "busy"),
+            "call 2 of the model failed (overload), it is repeated in 40 ms: busy"
+        );
+        assert_eq!(told(None, ""), "call 2 of the model failed (overload), it is repeated");
     }
 }

@@ -126,6 +126,8 @@ pub struct About {
 
 /// How many requests have git work on worktrees at once.
 const GIT_TURNS: usize = 8;
+/// How many requests have a provider checked or list its models at once: most start a program.
+const ASKING_TURNS: usize = 4;
 
 /// The services; clones share them.
 #[derive(Clone)]
@@ -136,6 +138,8 @@ pub struct Api {
     uses: uses::Uses,
     /// Held by who has git work on worktrees.
     git_turns: Arc<tokio::sync::Semaphore>,
+    /// Held by who has a provider checked or list its models.
+    asking_turns: Arc<tokio::sync::Semaphore>,
     /// What goes on when whoever asked for it has gone; it ends with the engine.
     tasks: TaskTracker,
     about: Arc<About>,
@@ -146,8 +150,9 @@ impl Api {
     pub fn new(engine: Handle, files: Files, launcher: Launcher, about: About) -> Self {
         let uses = uses::Uses::default();
         let git_turns = Arc::new(tokio::sync::Semaphore::new(GIT_TURNS));
-        let tasks = TaskTracker::new();
-        Self { engine, files, launcher, uses, git_turns, tasks, about: Arc::new(about) }
+        let asking_turns = Arc::new(tokio::sync::Semaphore::new(ASKING_TURNS));
+        let (tasks, about) = (TaskTracker::new(), Arc::new(about));
+        Self { engine, files, launcher, uses, git_turns, asking_turns, tasks, about }
     }
 
     /// Serves until `stop` resolves, and then until the running requests have ended.

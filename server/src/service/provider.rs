@@ -61,20 +61,24 @@ impl Api {
     }
 }
 
-/// What a client is told of a failure of a backend of a kind that it asked something of.
-fn failed(failure: &Failure) -> Status {
+/// What a client is told of a failure of a provider that it asked for its models.
+fn failed(provider: &str, failure: &Failure) -> Status {
+    let check = format!("substratctl provider check {provider} says what it needs");
     let (code, hint) = match failure.class {
-        FailureClass::Auth => (Code::FailedPrecondition, "give it a key, as its page says"),
+        FailureClass::Auth => {
+            (Code::FailedPrecondition, "give it a key, as its page says".to_owned())
+        }
         FailureClass::Permanent => {
-            (Code::FailedPrecondition, "its page says which models it takes")
+            (Code::FailedPrecondition, "its page says which models it takes".to_owned())
         }
-        class if class.may_pass() => {
-            let hint = "try again later; substratctl provider check says what it needs";
-            (Code::Unavailable, hint)
+        FailureClass::Killed => {
+            let hint = format!("its program ended before it could be asked; {check}");
+            (Code::FailedPrecondition, hint)
         }
-        _ => (Code::FailedPrecondition, "substratctl provider check says what it needs"),
+        class if class.may_pass() => (Code::Unavailable, format!("try again later; {check}")),
+        _ => (Code::FailedPrecondition, check),
     };
-    status(code, Reason::ProviderFailed, failure.message.clone(), hint)
+    status(code, Reason::ProviderFailed, failure.message.clone(), &hint)
 }
 
 #[tonic::async_trait]
@@ -97,7 +101,11 @@ impl ProviderService for Api {
         request: Request<v1::CheckProviderRequest>,
     ) -> Result<Response<v1::CheckProviderResponse>, Status> {
         let entry = self.provider(&request.into_inner().provider)?;
-        let health = entry.provider.examine(true).await;
+        let health = {
+            // It is never closed.
+            let _turn = self.asking_turns.acquire().await;
+            entry.provider.examine(true).await
+        };
         let provider = self.providers(vec![(entry, health)]).await?.pop();
         Ok(Response::new(v1::CheckProviderResponse { provider }))
     }
@@ -106,9 +114,14 @@ impl ProviderService for Api {
         &self,
         request: Request<v1::ListModelsRequest>,
     ) -> Result<Response<v1::ListModelsResponse>, Status> {
-        let entry = self.provider(&request.into_inner().provider)?;
-        let models = entry.provider.models().await;
-        let models = models.map_err(|failure| failed(&failure))?;
+        let name = request.into_inner().provider;
+        let entry = self.provider(&name)?;
+        let models = {
+            // It is never closed.
+            let _turn = self.asking_turns.acquire().await;
+            entry.provider.models().await
+        };
+        let models = models.map_err(|failure| failed(&name, &failure))?;
         let models = models.into_iter().map(|model| v1::Model {
             id: model.id,
             label: model.label,

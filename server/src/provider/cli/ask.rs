@@ -38,7 +38,7 @@ const MAX_WORDS: usize = 4 << 10;
 pub(super) struct Heard {
     pub(super) exit: Exit,
     pub(super) said: String,
-    complained: String,
+    pub(super) complained: String,
 }
 
 /// Why a program was not heard to its end.
@@ -120,7 +120,7 @@ async fn ask(launched: Launched, mut asking: Box<dyn Asking>) -> Result<Vec<Mode
         // Its last words may be on their way.
         let _ = timeout(END, listen(&mut stderr, &mut words)).await;
         let exit = process.stop(END).await;
-        return Err(complaint(exit, &String::from_utf8_lossy(&words)));
+        return Err(complaint(exit, &String::from_utf8_lossy(&words), FailureKind::Killed));
     };
     process.kill().await;
     models
@@ -224,7 +224,13 @@ impl Inner {
         }
         let failure = self.list(installed, key).await.err()?;
         let words = if failure.message.is_empty() { "it ended" } else { &failure.message };
-        Some(format!("{} opens no session: {words}", self.config.name))
+        let name = &self.config.name;
+        let kind = self.cli.about().kind;
+        let page = match failure.class {
+            FailureClass::Killed => format!("; docs/{kind}.md says how it is started"),
+            _ => String::new(),
+        };
+        Some(format!("{name} opens no session: {words}{page}"))
     }
 
     /// Asks in a sandbox with a home that is empty but for what every session's has: it sees no
@@ -300,16 +306,21 @@ fn listed(heard: &Heard, read: impl Fn(&str) -> Vec<Model>) -> Result<Vec<Model>
     }
     // Where it complains depends on the version.
     let words = if complained.trim().is_empty() { said } else { complained };
-    Err(complaint(*exit, words))
+    let otherwise = match exit {
+        Exit::Code(0) => FailureKind::Other,
+        _ => FailureKind::Killed,
+    };
+    Err(complaint(*exit, words, otherwise))
 }
 
 /// What a program that ended complained of, in its words. Empty if it ended well and says nothing.
-fn complaint(exit: Exit, words: &str) -> Failed {
+/// Of the kind that is given if they say nothing of that.
+pub(super) fn complaint(exit: Exit, words: &str, otherwise: FailureKind) -> Failed {
     let words = words.trim();
     let words = &words[..words.floor_char_boundary(MAX_WORDS)];
     let kind = match words.to_lowercase().contains("authentication required") {
         true => FailureKind::Auth,
-        false => FailureKind::Other,
+        false => otherwise,
     };
     let message = match (exit, words) {
         (Exit::Code(0), words) => words.to_owned(),
@@ -344,6 +355,9 @@ mod tests {
             came(Exit::Code(1), "T: connection refused", ""),
             no(FailureKind::Network, "exit 1: T: connection refused"),
         );
+        // What ended badly was not asked: its models are not what is wrong.
+        assert_eq!(came(Exit::Code(1), "", "boom"), no(FailureKind::Killed, "exit 1: boom"));
+        assert_eq!(came(Exit::Code(0), "", "boom"), no(FailureKind::Other, "boom"));
         let long = came(Exit::Code(0), &"a\n".repeat(MAX_LIST / 2), "");
         assert_eq!(long.map_err(|(kind, _)| kind), Err(FailureKind::Protocol));
     }

@@ -7,12 +7,13 @@ use std::time::{Duration, SystemTime};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use super::ask::{Unheard, hear};
+use super::ask::{Heard, Unheard, complaint, hear};
 use super::install::{self, Installed};
 use super::session::Session;
 use super::{About, Cli, Config};
 use crate::launcher::{Bind, Exit, HOME, Launch, Launcher, WORKSPACE};
 use crate::model::{Access, FailureClass};
+use crate::provider::failure::FailureKind;
 use crate::provider::registry::{Settings, written};
 use crate::provider::{
     Capabilities, Failure, Health, Info, Instance, Model, Objection, Provider, Spec,
@@ -22,8 +23,12 @@ use crate::provider::{
 const CALL_LIMIT: Duration = Duration::from_secs(45);
 /// How long a CLI may take to say its version.
 const VERSION: Duration = Duration::from_secs(20);
+/// How long it may take for that where all providers are looked at.
+const GLANCE: Duration = Duration::from_secs(5);
 /// Most bytes that it may take for that.
 const MAX_VERSION: usize = 4 << 10;
+/// Bytes of its last words that are told where it fails.
+const MAX_WORDS: usize = 1 << 10;
 
 /// What a program said of its version.
 #[derive(Debug, Clone)]
@@ -118,7 +123,8 @@ impl Inner {
     }
 
     /// What the program says its version is. It is asked once, and where it did not tell, again if
-    /// `anew` says so.
+    /// `anew` says so: then it has its whole time. One that was only slow is asked again anyway,
+    /// since the next start may not be from a cold disk.
     async fn version(&self, installed: &Installed, anew: bool) -> Result<String, String> {
         let changed = installed.program.metadata().and_then(|found| found.modified());
         let changed = changed.map_err(|error| error.to_string())?;
@@ -132,14 +138,32 @@ impl Inner {
         if let Some(asked) = asked.filter(as_it_is) {
             return asked.version;
         }
-        let version = self.ask_version(installed).await;
+        let patience = if anew { VERSION } else { GLANCE };
+        let version = match self.ask_version(installed, patience).await {
+            Ok(heard) => version_in(&heard, installed, self.cli.about().kind),
+            Err(Unheard::NotRun(problem)) => Err(problem),
+            Err(Unheard::Late(after)) => {
+                let late = format!("no answer to --version in {} s", after.as_secs());
+                if !anew {
+                    let (name, whole) = (&self.config.name, VERSION.as_secs());
+                    return Err(format!(
+                        "{late}; substratctl provider check {name} waits for {whole} s"
+                    ));
+                }
+                Err(late)
+            }
+        };
         let program = installed.program.clone();
         *known() = Some(Asked { program, changed, version: version.clone() });
         version
     }
 
     /// Asks in an empty sandbox, since some leave files in their home whatever they are asked.
-    async fn ask_version(&self, installed: &Installed) -> Result<String, String> {
+    async fn ask_version(
+        &self,
+        installed: &Installed,
+        patience: Duration,
+    ) -> Result<Heard, Unheard> {
         let bind = |path: &PathBuf| Bind {
             host: path.clone(),
             at: path.to_string_lossy().into_owned(),
@@ -151,20 +175,23 @@ impl Inner {
             binds: installed.binds.iter().chain(&self.config.binds).map(bind).collect(),
             ..Launch::default()
         };
-        let heard = hear(&self.launcher, launch, MAX_VERSION, VERSION).await;
-        let heard = heard.map_err(|unheard| match unheard {
-            Unheard::NotRun(problem) => problem,
-            Unheard::Late(patience) => {
-                format!("--version did not end within {} s", patience.as_secs())
-            }
-        })?;
-        match heard.exit {
-            Exit::Code(0) => {
-                let said = heard.said.trim().lines().next().map(str::to_owned);
-                // An adapter may take no options, and end when nobody speaks to it.
-                Ok(said.or_else(|| installed.package_version()).unwrap_or_default())
-            }
-            other => Err(format!("--version came to {other}")),
+        hear(&self.launcher, launch, MAX_VERSION, patience).await
+    }
+}
+
+/// The version in what a program of a kind said when it was asked for it, or why it told none.
+fn version_in(heard: &Heard, installed: &Installed, kind: &str) -> Result<String, String> {
+    match heard.exit {
+        Exit::Code(0) => {
+            let said = heard.said.trim().lines().next().map(str::to_owned);
+            // An adapter may take no options, and end when nobody speaks to it.
+            Ok(said.or_else(|| installed.package_version()).unwrap_or_default())
+        }
+        exit => {
+            let words = heard.complained.trim();
+            let words = &words[words.ceil_char_boundary(words.len().saturating_sub(MAX_WORDS))..];
+            let why = complaint(exit, words, FailureKind::Killed).message;
+            Err(format!("--version came to {why}; docs/{kind}.md says how it is installed"))
         }
     }
 }
