@@ -376,7 +376,9 @@ fn a_worktree_is_worked_in_and_deleted_only_with_its_work_safe() {
     // With force, what is committed stays.
     done(&say(&daemon.home, &create));
     done(&exec(&daemon, "wt", "echo three >> file; git commit -qam third; echo x >> file"));
-    done(&delete(&["--force"]));
+    let said = delete(&["--force"]);
+    assert_eq!(done(&said), "deleted wt\n");
+    assert!(said.stderr.contains("kept branch substrat/wt/work of "), "{said:?}");
     assert_eq!(git(&repo, &["log", "-1", "--format=%s", "substrat/wt/work"]), "third\n");
     assert_eq!(git(&repo, &["worktree", "list"]).lines().count(), 1);
 }
@@ -385,6 +387,7 @@ fn a_worktree_is_worked_in_and_deleted_only_with_its_work_safe() {
 fn a_worktree_that_cannot_be_made_leaves_nothing() {
     let daemon = Daemon::start();
     let repo = repository(&daemon.home);
+    git(&repo, &["update-ref", "refs/remotes/origin/main", "HEAD"]);
     let create = |repo: &str, branch: &str| {
         say(&daemon.home, &["workspace", "create", "wt", "--git", repo, "--branch", branch])
     };
@@ -392,6 +395,7 @@ fn a_worktree_that_cannot_be_made_leaves_nothing() {
     for (repo, branch, complaint) in [
         (repo, "main", "is checked out at"),
         (repo, "no..name", "is no name for a branch"),
+        (repo, "origin/main", "is a remote-tracking branch"),
         ("/usr", "main", "is no git repository"),
         ("/no/such/folder", "main", "cannot be its repository: it does not exist"),
         (home, "main", "cannot be its repository: it holds, or lies in, the daemon's home"),

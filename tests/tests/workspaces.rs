@@ -125,6 +125,39 @@ fn a_workspace_is_made_changed_and_shown() {
 }
 
 #[test]
+fn a_folder_that_is_not_there_yet_is_told_when_an_agent_is_to_see_it() {
+    let daemon = Daemon::start();
+    let host = folder(&daemon.home.join(".."), "host");
+    daemon.ctl_ok(&["workspace", "create", "desk"]);
+    daemon.ctl_ok(&["workspace", "link", "desk", &host, "docs"]);
+    fs::create_dir(root(&daemon, "desk").join("there")).unwrap();
+    let create = |name: &str, part: &str| {
+        let of = ["--instructions", OBEY, "--workspace", "desk", "--workspace-subdir", part];
+        let said = ctl(&daemon, &[&["agent", "create", name][..], &of].concat());
+        assert_eq!(said.code, Some(0), "{said:?}");
+        said.stderr
+    };
+    let told = "note: reports/new/ does not exist in desk yet; it is made when typo starts\n";
+    assert_eq!(create("typo", "reports/new"), told);
+    assert_eq!(create("here", "there"), "");
+    assert_eq!(create("linked", "docs/none"), "", "what is linked is not made");
+}
+
+#[test]
+fn a_root_that_was_removed_is_made_anew_and_the_log_says_so() {
+    let daemon = Daemon::start();
+    daemon.ctl_ok(&["workspace", "create", "desk"]);
+    let (desk, told) = (root(&daemon, "desk"), "it is made anew, empty");
+    let exec = ["workspace", "exec", "desk", "--", "true"];
+    daemon.ctl_ok(&exec);
+    assert!(!daemon.log().contains(told));
+    fs::remove_dir_all(&desk).unwrap();
+    daemon.ctl_ok(&exec);
+    let log = daemon.log();
+    assert!(desk.is_dir() && log.contains(told) && log.contains(desk.to_str().unwrap()), "{log}");
+}
+
+#[test]
 fn what_was_made_of_a_workspace_is_there_after_a_death() {
     let mut daemon = Daemon::start();
     let host = folder(&daemon.home.join(".."), "host");

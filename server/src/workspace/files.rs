@@ -98,6 +98,23 @@ impl Files {
         self.walk(root, true)
     }
 
+    /// The same of a workspace that is there. Its folder was made with it, and somebody may look
+    /// for what was in one that is gone: the log says that it is made anew.
+    pub(super) fn reopen_root(&self, root: &str) -> io::Result<OwnedFd> {
+        let whole = root.match_indices('/').nth(1).map_or(root, |(end, _)| &root[..end]);
+        let is_gone =
+            self.open_below(whole).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        let opened = self.make_root(root)?;
+        if is_gone {
+            let folder = self.root.join(whole);
+            tracing::warn!(
+                folder = %folder.display(),
+                "the folder of a workspace was not there any more; it is made anew, empty"
+            );
+        }
+        Ok(opened)
+    }
+
     /// Opens a folder below that of all workspaces as a place to start from.
     pub(super) fn open_below(&self, path: &str) -> io::Result<OwnedFd> {
         self.walk(path, false)
@@ -212,7 +229,7 @@ impl Files {
                 .map_err(io::Error::from)
                 .and_then(|root| enter_all(root, top)),
             Source::Workspaces(root) if writable && (is_root || is_whole(root)) => {
-                self.make_root(root)
+                self.reopen_root(root)
             }
             Source::Workspaces(root) => self.open_below(root),
         };

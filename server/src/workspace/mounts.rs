@@ -71,7 +71,7 @@ impl Files {
     /// part of one only where `made` says so.
     pub(super) fn open_source(&self, mount: &Mount, made: bool) -> io::Result<OwnedFd> {
         match &mount.source {
-            Source::Workspaces(root) if made || is_whole(root) => self.make_root(root),
+            Source::Workspaces(root) if made || is_whole(root) => self.reopen_root(root),
             Source::Workspaces(path) => self.open_below(path),
             Source::Host(path) => {
                 let open = open_real(Path::new(path))?;

@@ -93,6 +93,16 @@ fn is_known(git: &Git, at: &Path) -> bool {
     Path::new(&git.common_dir).join("worktrees").join(worktree(git, at).name).exists()
 }
 
+/// Which branches of a worktree that was removed stay in its repository, in words.
+pub(super) fn kept_in(git: &Git, kept: &[String]) -> Option<String> {
+    let (branches, them) = match kept {
+        [] => return None,
+        [one] => (format!("branch {one}"), "it"),
+        some => (format!("branches {}", some.join(", ")), "them"),
+    };
+    Some(format!("kept {branches} of {:?}; merge or delete {them} there", git.repo))
+}
+
 fn is_empty(folder: &Path) -> io::Result<bool> {
     let folder = Dir::open_ambient_dir(folder, ambient_authority())?;
     Ok(folder.entries()?.next().is_none())
@@ -129,6 +139,9 @@ impl Files {
         let repository = Repository::open(self.git.clone(), Path::new(repo))?;
         repository.check_readable()?;
         let created_branch = !repository.has_branch(branch)?;
+        if created_branch {
+            repository.check_new_branch(branch)?;
+        }
         let repo = repository.top().to_string_lossy().into_owned();
         let common_dir = repository.common_dir().to_string_lossy().into_owned();
         self.check_shown(&common_dir)?;
@@ -293,7 +306,7 @@ impl Files {
 
     /// Removes the folder of a workspace, and what git knows of it. One that is gone is fine. One
     /// of a repository, and one in a folder, is removed at a time, so that who waits for it finds
-    /// it gone. Returns what the repository still knows of it, in words.
+    /// it gone. Returns what the repository still has of it, in words.
     ///
     /// # Errors
     ///
@@ -328,7 +341,7 @@ impl Files {
                     if !gone.kept.is_empty() {
                         tracing::info!(root, kept = ?gone.kept, "kept branches");
                     }
-                    None
+                    kept_in(git, &gone.kept)
                 }
                 // Its files go all the same; what the repository knows of it is its owner's to
                 // mend.

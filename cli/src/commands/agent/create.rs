@@ -1,12 +1,14 @@
 //! `substratctl agent create`.
 #![allow(clippy::disallowed_methods, reason = "reads instructions from a file")]
 
+use std::path::Path;
+
 use substrat_proto::v1;
 
 use super::Context;
-use crate::client::request_id;
+use crate::client::{Client, request_id};
 use crate::error::{Error, Kind};
-use crate::output::line;
+use crate::output::{line, note};
 
 /// Create an agent.
 #[derive(clap::Args)]
@@ -63,8 +65,34 @@ pub(super) fn instructions(given: &str) -> Result<String, Error> {
     })
 }
 
+/// Says that the folder which an agent is to see is not there yet: its name may be mistyped.
+async fn note_missing(client: &Client, agent: &v1::Agent) {
+    let request = v1::GetWorkspaceRequest { workspace: agent.workspace_id.clone() };
+    // The agent is there, whatever else can be told.
+    let Ok(found) = client.workspaces().get_workspace(request).await else { return };
+    let Some(workspace) = found.into_inner().workspace else { return };
+    if is_missing(&workspace, &agent.workspace_subdir) {
+        let (folder, name) = (&agent.workspace_subdir, &workspace.name);
+        let made = format!("it is made when {} starts", agent.path);
+        note(&format!("note: {folder}/ does not exist in {name} yet; {made}"));
+    }
+}
+
+/// Whether a folder is not there in the root of a workspace. It counts as there where this process
+/// cannot see that, or where a link or another workspace shows it.
+fn is_missing(workspace: &v1::Workspace, folder: &str) -> bool {
+    let root = Path::new(&workspace.root);
+    let shows = |link: &v1::Link| Path::new(folder).starts_with(&link.mount_path);
+    if workspace.view.is_some() || workspace.links.iter().any(shows) || !root.is_dir() {
+        return false;
+    }
+    let found = root.join(folder).symlink_metadata();
+    found.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+}
+
 pub(super) async fn run(context: &Context, args: Args) -> Result<(), Error> {
     let instructions = args.instructions.map(|given| instructions(&given)).transpose()?;
+    let names_folder = args.workspace_subdir.is_some();
     let request = v1::CreateAgentRequest {
         name: args.name,
         parent: args.parent.unwrap_or_default(),
@@ -91,5 +119,32 @@ pub(super) async fn run(context: &Context, args: Args) -> Result<(), Error> {
         if let Some(agent) = &response.agent {
             line(&format!("created {} ({})", agent.path, agent.id));
         }
-    })
+    })?;
+    if let Some(agent) = response.agent.filter(|_| names_folder && !context.output.is_json()) {
+        note_missing(&client, &agent).await;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_missing_only_where_that_is_seen() {
+        let root = env!("CARGO_MANIFEST_DIR").to_owned();
+        let link = v1::Link { mount_path: "docs".to_owned(), ..Default::default() };
+        let desk = v1::Workspace { root, links: vec![link], ..Default::default() };
+        for folder in ["srcs", "src/none", "docs-new"] {
+            assert!(is_missing(&desk, folder), "{folder}");
+        }
+        for folder in ["", "src", "src/commands", "docs", "docs/none"] {
+            assert!(!is_missing(&desk, folder), "{folder}");
+        }
+        let view = v1::Workspace { view: Some(v1::WorkspaceView::default()), ..desk.clone() };
+        let elsewhere = v1::Workspace { root: "/no/such/root".to_owned(), ..desk };
+        for unseen in [view, elsewhere] {
+            assert!(!is_missing(&unseen, "srcs"), "{}", unseen.root);
+        }
+    }
 }

@@ -64,6 +64,15 @@ pub enum Error {
         /// The name.
         branch: String,
     },
+    /// A new branch is to have the name of a remote-tracking one, which is hardly meant.
+    #[error(
+        "{branch:?} is a remote-tracking branch, which nobody works on; make one to choose with \
+         \"git branch NAME {branch}\" in the repository"
+    )]
+    RemoteTracking {
+        /// The name.
+        branch: String,
+    },
     /// Another worktree has the branch.
     #[error("the branch {branch:?} is checked out at {at:?}; choose another one")]
     BranchInUse {

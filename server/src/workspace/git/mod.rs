@@ -206,7 +206,9 @@ impl Repository {
                 b"extensions.worktreeconfig" if !is_false(&value) => {
                     return unsupported(
                         "extensions.worktreeConfig is on, with which an agent could change the \
-                         settings of its own worktree",
+                         settings of its own worktree; where no file config.worktree holds \
+                         anything that matters, \"git config --unset extensions.worktreeConfig\" \
+                         there turns it off",
                     );
                 }
                 b"extensions.refstorage" if value != b"files" => {

@@ -185,7 +185,12 @@ fn what_is_no_repository_is_refused_for_what_it_is() {
     assert!(matches!(refused, Error::NoCommits { .. }), "{refused}");
     git_at(&empty.top, &["config", "extensions.worktreeConfig", "true"]);
     git_at(&empty.top, &["config", "core.repositoryFormatVersion", "1"]);
-    assert!(matches!(open(&empty.top), Error::Unsupported { .. }));
+    let refused = open(&empty.top);
+    assert!(matches!(refused, Error::Unsupported { .. }), "{refused}");
+    let command = "git config --unset extensions.worktreeConfig";
+    assert!(refused.to_string().contains(command), "{refused}");
+    git_at(&empty.top, &["config", "--unset", "extensions.worktreeConfig"]);
+    Repository::open(Arc::new(Direct), &empty.top).unwrap();
 }
 
 #[derive(Debug)]
@@ -221,6 +226,19 @@ fn a_branch_that_is_checked_out_elsewhere_is_refused_with_the_place() {
         assert!(!by_git.status.success(), "{bad:?}");
     }
     world.remove(&worktree, false).unwrap();
+}
+
+#[test]
+fn a_new_branch_does_not_get_the_name_of_a_remote_tracking_one() {
+    let world = World::new();
+    git_at(&world.repo, &["update-ref", "refs/remotes/origin/main", "HEAD"]);
+    let repository = world.open();
+    let refused = repository.check_new_branch("origin/main").unwrap_err();
+    assert!(matches!(refused, Error::RemoteTracking { .. }), "{refused}");
+    assert!(refused.to_string().contains("\"git branch NAME origin/main\""), "{refused}");
+    for fine in ["main", "origin", "origin/new", "topic"] {
+        repository.check_new_branch(fine).unwrap();
+    }
 }
 
 #[test]

@@ -420,6 +420,19 @@ impl Repository {
         Ok(self.commit_of(branch)?.is_some())
     }
 
+    /// Refuses a name for a new branch that a remote-tracking one has: what is made of `HEAD` under
+    /// that name would not be what the remote has.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::RemoteTracking`], or what git said.
+    pub fn check_new_branch(&self, branch: &str) -> Result<(), Error> {
+        match self.resolve(&format!("refs/remotes/{branch}"))? {
+            Some(_) => Err(Error::RemoteTracking { branch: branch.to_owned() }),
+            None => Ok(()),
+        }
+    }
+
     /// The commit of a branch, if it has one.
     fn commit_of(&self, branch: &str) -> Result<Option<String>, Error> {
         self.resolve(&format!("refs/heads/{branch}"))

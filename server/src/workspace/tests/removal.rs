@@ -1,7 +1,9 @@
 //! What becomes of the folders of workspaces that are deleted.
 
 use super::*;
+use crate::model::Git;
 use crate::workspace::HalfRemoved;
+use crate::workspace::worktrees::kept_in;
 
 impl World {
     /// Names in the folder of all workspaces.
@@ -53,6 +55,21 @@ fn what_was_put_in_the_place_of_a_nested_workspace_is_told_and_left() {
     world.files.begin_removal(id, child, None);
     assert_eq!(world.files.remove_workspace(id, child, None).unwrap(), None);
     assert_eq!(world.read("child").as_deref(), Ok("an agent's"));
+}
+
+#[test]
+fn branches_that_are_kept_are_told_with_their_repository() {
+    let git = r#"{"repo":"/r","branch":"b","common_dir":"/r/.git","identity":"1"}"#;
+    let git: Git = serde_json::from_str(git).unwrap();
+    let told = |kept: &[&str]| {
+        let kept: Vec<String> = kept.iter().map(|one| (*one).to_owned()).collect();
+        kept_in(&git, &kept)
+    };
+    assert_eq!(told(&[]), None);
+    let one = "kept branch b of \"/r\"; merge or delete it there";
+    assert_eq!(told(&["b"]).as_deref(), Some(one));
+    let both = "kept branches b-1, b of \"/r\"; merge or delete them there";
+    assert_eq!(told(&["b-1", "b"]).as_deref(), Some(both));
 }
 
 #[test]
