@@ -587,6 +587,7 @@ fn message(entry: &Entry, data: &MessageEnqueued) -> Message {
         metadata: data.metadata.clone(),
         answered: false,
         refusals: 0,
+        retried: None,
         set_aside: false,
     }
 }

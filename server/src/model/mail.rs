@@ -43,7 +43,7 @@ impl Agent {
     /// The same of what came since the running turn started: that has not been tried.
     pub(super) fn has_new_mail(&self) -> bool {
         let start = self.turn().map_or(0, |turn| turn.seq);
-        self.unread().any(|message| message.seq > start && self.wakes(message))
+        self.unread().any(|message| message.since() > start && self.wakes(message))
     }
 
     /// The message with this id, if it is in the inbox.
@@ -107,7 +107,7 @@ impl Agent {
     /// Goes on with a message as if it had come now.
     pub(super) fn try_again(&mut self, id: MessageId, seq: u64) {
         if let Some(message) = self.message_mut(id) {
-            (message.refusals, message.set_aside) = (0, false);
+            (message.refusals, message.set_aside, message.retried) = (0, false, Some(seq));
             self.go_on_with_mail(seq);
         }
     }

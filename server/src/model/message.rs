@@ -160,12 +160,20 @@ pub struct Message {
     /// How many turns with it were refused by their backends since it was last let through.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub refusals: u32,
+    /// Sequence of the event with which USER last wanted a turn with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retried: Option<u64>,
     /// Whether it is in no further turn, since it was refused too often.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub set_aside: bool,
 }
 
 impl Message {
+    /// Since when a turn with it is wanted.
+    pub(super) fn since(&self) -> u64 {
+        self.retried.unwrap_or(self.seq)
+    }
+
     /// Whether it may be why a turn was refused: then its next turn has it alone.
     pub(super) fn is_suspect(&self) -> bool {
         self.refusals > 0

@@ -304,6 +304,8 @@ fn classify(rejection: &Rejection) -> (Code, Reason) {
 
 /// What a client sees of a turn that ended without an answer.
 pub(super) fn unanswered(agent: &str, answer: &Answer) -> Status {
+    let retry = format!("let it try again: substratctl agent retry {agent}");
+    let keeps = format!("the agent keeps the message; inspect it, mend it, and {retry}");
     let (reason, message, hint) = match answer {
         Answer::Failed { turn, class, error } => {
             let kind = match class {
@@ -311,21 +313,19 @@ pub(super) fn unanswered(agent: &str, answer: &Answer) -> Status {
                 _ => class.as_str(),
             };
             let kind = if kind.is_empty() { String::new() } else { format!(" ({kind})") };
-            let hint = "the agent keeps the message; inspect it, mend it, and let it try again: \
-                        substratctl agent retry";
-            (Reason::TurnFailed, format!("turn {turn} of {agent} failed{kind}: {error}"), hint)
+            let message = format!("turn {turn} of {agent} failed{kind}: {error}");
+            (Reason::TurnFailed, message, keeps.as_str())
         }
         Answer::Cancelled { turn } => {
             let hint = "its message was dropped; send it again if it is still wanted";
             (Reason::TurnCancelled, format!("turn {turn} of {agent} was cancelled"), hint)
         }
         Answer::Left => {
-            let hint = "let it try again (substratctl agent retry), or send it another message";
             let message = format!(
                 "the turn of {agent} did not complete; the message waits in its inbox, and {agent} \
                  does not go on by itself"
             );
-            (Reason::TurnFailed, message, hint)
+            (Reason::TurnFailed, message, retry.as_str())
         }
         Answer::Refused(excess) => {
             let hint = "the agent keeps the message; raise or remove the budget to let it go on";

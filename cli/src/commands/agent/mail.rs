@@ -11,6 +11,9 @@ use crate::output::line;
 /// Hexadecimal digits of the id of a message.
 const DIGITS: usize = 32;
 
+/// Characters of a message that are shown.
+const MAX_TEXT: usize = 100;
+
 /// Let an agent go on with messages that lie in its inbox.
 ///
 /// They lie there when a turn failed with them, or are set aside when turns with them were refused
@@ -100,6 +103,28 @@ fn unknown(agent: &str, part: &str) -> Error {
 pub(super) fn in_line(message: &v1::Message) -> String {
     let what = if message.set_aside { "set aside " } else { "unread    " };
     let id = message.id.get(..SHORT_ID).unwrap_or(&message.id);
-    let text = message.text.lines().next().unwrap_or_default();
+    let line = message.text.lines().next().unwrap_or_default();
+    let mut text: String = line.chars().take(MAX_TEXT).collect();
+    if text.len() < message.text.trim_end().len() {
+        text.push('…');
+    }
     format!("{what} {id} from {}: {text}", message.sender)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_a_line_with_what_is_to_be_typed() {
+        let shown = |text: &str, set_aside| {
+            let (id, sender) = ("0123456789abcdef".repeat(2), "lead".to_owned());
+            let text = text.to_owned();
+            in_line(&v1::Message { id, sender, text, set_aside, ..Default::default() })
+        };
+        assert_eq!(shown("go\n", false), "unread     01234567 from lead: go");
+        assert_eq!(shown("go\non", true), "set aside  01234567 from lead: go…");
+        let long = shown(&"é".repeat(101), false);
+        assert!(long.ends_with(&format!(" {}…", "é".repeat(100))), "{long}");
+    }
 }

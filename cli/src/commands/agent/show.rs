@@ -94,7 +94,7 @@ pub(super) fn agent(output: Output, agent: &v1::Agent) {
     }
     line(&format!("created    {}", time::date(agent.create_time.as_ref())));
     line(&format!("turns      {}", ends(agent)));
-    line(&format!("inbox      {} messages", agent.inbox_size));
+    line(&format!("inbox      {}", count(agent.inbox_size, "message")));
     if agent.gated {
         line(&format!("gate       closed, {} turns permitted", agent.permits));
     }

@@ -27,7 +27,8 @@ impl Plan<'_, '_> {
     pub(super) fn tell_refused(&mut self, agent: &Agent, refused: &[&Message]) {
         for message in refused.iter().filter(|message| message.sender.agent().is_some()) {
             let text = format!(
-                "{}. You have not read it: if you need it, ask {} for it in another form",
+                "{}. You have not read it: if you need it, ask {} for it in another form, such as \
+                 in parts",
                 set_aside(message),
                 message.sender_name
             );
@@ -103,7 +104,7 @@ pub(super) fn set_aside(message: &Message) -> String {
     let times = message.refusals + 1;
     format!(
         "message {} ({kind} from {from}, {bytes} bytes) is set aside: {times} turns with it were \
-         refused",
+         refused. It is kept, and USER can let it be tried again or discard it",
         message.id
     )
 }

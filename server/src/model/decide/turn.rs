@@ -126,7 +126,8 @@ impl Plan<'_, '_> {
     ) {
         let refused = self.refused_again(agent, turn, class);
         // Nothing is tried at once unless what was refused is out of the way.
-        let left = agent.unread().filter(|message| refused.is_empty() && message.seq < turn.seq);
+        let left =
+            agent.unread().filter(|message| refused.is_empty() && message.since() < turn.seq);
         let left: Vec<&Message> = left.collect();
         let mut text = format!("the turn of {} failed ({}): {error}", agent.name, class.as_str());
         for message in &refused {

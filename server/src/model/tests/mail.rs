@@ -150,6 +150,20 @@ fn a_retry_starts_a_turn_after_any_failure() {
 }
 
 #[test]
+fn what_is_retried_while_a_turn_runs_is_tried_however_that_ends() {
+    let mut world = World::new(4);
+    world.create("a");
+    let long = world.send("a", "far too long");
+    refuse(&mut world, "a");
+    let short = world.send("a", "short");
+    refuse(&mut world, "a");
+    assert_eq!((set_aside(&world), in_turn(&world)), (vec![long], vec![short]));
+    retry(&mut world, &[long]).unwrap();
+    fail(&mut world, "a", FailureClass::Network);
+    assert_eq!(in_turn(&world), [long, short]);
+}
+
+#[test]
 fn a_message_that_is_discarded_before_its_turn_starts_none_and_its_sender_is_told() {
     let mut world = team(4, &["kid"]);
     world.complete("lead", "ok");

@@ -114,6 +114,7 @@ fn message(text: &str) -> Message {
         reply_to: None,
         answered: false,
         refusals: 0,
+        retried: None,
         set_aside: false,
         metadata: Default::default(),
         at: Timestamp::default(),
