@@ -334,7 +334,9 @@ impl Agent {
                 self.remove_message(data.message_id, entry.at);
                 self.rest_without_mail();
             }
-            Event::MessageSetAside(data) => self.set_aside(data.message_id, entry.seq),
+            Event::MessageSetAside(data) => {
+                self.set_aside(data.message_id, (entry.seq, entry.at));
+            }
             Event::MessageRetried(data) => self.try_again(data.message_id, entry.seq),
             Event::MessageCollected(data) => {
                 if let Some(turn) = self.turn_mut() {
@@ -409,6 +411,7 @@ impl Agent {
                     messages: data.messages.clone(),
                     calls: Vec::new(),
                     next_attempt: None,
+                    own_failure: None,
                     cancelling: None,
                     completing: None,
                     usage: Usage::default(),
@@ -428,6 +431,9 @@ impl Agent {
             Event::TurnRetry(data) => {
                 if let Some(turn) = self.turn_mut() {
                     turn.next_attempt = Some(data.attempt);
+                    if data.provider.is_some() {
+                        turn.own_failure.get_or_insert(data.class);
+                    }
                 }
             }
             Event::TurnAttempt(_) => {
@@ -553,7 +559,8 @@ impl Agent {
             Event::TurnFailed(data) => {
                 self.turns.failed += 1;
                 self.setbacks = 0;
-                if data.class.blames_messages() {
+                let class = self.turn().map_or(data.class, |turn| turn.blamed(data.class));
+                if class.blames_messages() {
                     self.suspect_messages();
                 }
                 // What it left lies until something new comes: else it would be tried for ever.

@@ -5,7 +5,7 @@
 //! refused once more is set aside. It lies in the inbox, in no turn, until USER lets it be tried
 //! again or discards it.
 
-use super::{Activity, Agent, Message, MessageId, Priority, Ready, Reminder};
+use super::{Activity, Agent, Message, MessageId, Priority, Ready, Reminder, Timestamp};
 
 impl Agent {
     /// Whether a message starts a turn: an answer to a multicast does not before that is over.
@@ -96,18 +96,21 @@ impl Agent {
         }
     }
 
-    /// Lets the other mail go on without a message.
-    pub(super) fn set_aside(&mut self, id: MessageId, seq: u64) {
-        if let Some(message) = self.message_mut(id) {
-            message.set_aside = true;
-            self.go_on_with_mail(seq);
-        }
+    /// Lets the other mail, and reminders, go on without a message.
+    pub(super) fn set_aside(&mut self, id: MessageId, (seq, at): (u64, Timestamp)) {
+        let Some(message) = self.message_mut(id) else { return };
+        message.set_aside = true;
+        let message = message.clone();
+        self.heard(&message, at);
+        self.go_on_with_mail(seq);
     }
 
     /// Goes on with a message as if it had come now.
     pub(super) fn try_again(&mut self, id: MessageId, seq: u64) {
         if let Some(message) = self.message_mut(id) {
             (message.refusals, message.set_aside, message.retried) = (0, false, Some(seq));
+            // What it is answered now is told whoever asked, after the error that was told then.
+            message.answered = false;
             self.go_on_with_mail(seq);
         }
     }

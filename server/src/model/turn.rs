@@ -24,6 +24,9 @@ pub struct Turn {
     /// The attempt that comes, while the turn pauses after one that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_attempt: Option<u32>,
+    /// How it failed with the session's own provider, where another one stands in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_failure: Option<FailureClass>,
     /// Who asked for its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancelling: Option<Party>,
@@ -49,6 +52,12 @@ impl Turn {
 }
 
 impl Turn {
+    /// The failure that says whether its messages are why it failed: a provider that only stood in
+    /// may take less than the session's own.
+    pub fn blamed(&self, last: FailureClass) -> FailureClass {
+        self.own_failure.unwrap_or(last)
+    }
+
     /// Whether USER asked for its end: it does not come again.
     pub fn is_cancelled_by_user(&self) -> bool {
         self.cancelling == Some(Party::User)
@@ -159,6 +168,22 @@ impl FailureClass {
     pub fn may_fall_back(self) -> bool {
         !matches!(self, Self::Permanent | Self::InvalidRequest | Self::Budget)
     }
+    /// Whether it has nothing to do with what was asked: who was to be asked was not reached, or
+    /// did not want to be.
+    pub fn spares_messages(self) -> bool {
+        use FailureClass as Is;
+        matches!(
+            self,
+            Is::RateLimit
+                | Is::Overload
+                | Is::Network
+                | Is::Auth
+                | Is::Budget
+                | Is::Sandbox
+                | Is::ProviderGone
+        )
+    }
+
     /// Whether what was asked may be why: asked once more, it fails once more.
     pub fn blames_messages(self) -> bool {
         matches!(self, Self::InvalidRequest | Self::Protocol | Self::Overflow)

@@ -23,7 +23,7 @@ impl Plan<'_, '_> {
         let is_poke = |message: &crate::model::Message| {
             message.sender == from && message.metadata.contains_key(POKE)
         };
-        if other.inbox.iter().any(is_poke) && !other.has_mail() {
+        if other.unread().any(is_poke) && !other.has_mail() {
             return Ok(json!({ "status": "poked already" }));
         }
         self.check_room(to)?;

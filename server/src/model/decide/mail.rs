@@ -19,7 +19,8 @@ impl Plan<'_, '_> {
         turn: &'a Turn,
         class: FailureClass,
     ) -> Vec<&'a Message> {
-        let blamed = class.blames_messages();
+        // Alone in its turn, it is why that failed, however it did.
+        let blamed = !turn.blamed(class).spares_messages();
         messages_of(agent, turn).filter(|message| blamed && message.is_suspect()).collect()
     }
 

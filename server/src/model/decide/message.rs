@@ -77,12 +77,21 @@ impl Plan<'_, '_> {
             Some(agent) => (&agent.inbox, policy.max_inbox),
             None => (self.state.user_inbox(), policy.max_user_inbox),
         };
-        let bytes: usize = inbox.iter().map(|message| message.text.len()).sum();
-        if inbox.len() < most && bytes < policy.max_inbox_bytes {
+        let size = |messages: &[&Message]| {
+            let bytes: usize = messages.iter().map(|message| message.text.len()).sum();
+            (messages.len(), bytes)
+        };
+        let all: Vec<&Message> = inbox.iter().collect();
+        // What is set aside takes no room from what is to be read, and as much at most.
+        let read: Vec<&Message> = inbox.iter().filter(|message| !message.set_aside).collect();
+        let fits = |(messages, bytes): (usize, usize), times: usize| {
+            messages < times * most && bytes < times * policy.max_inbox_bytes
+        };
+        if fits(size(&read), 1) && fits(size(&all), 2) {
             return Ok(());
         }
-        let name = self.state.party_name(recipient);
-        Err(Rejection::InboxFull { name, messages: inbox.len(), bytes })
+        let (name, (messages, bytes)) = (self.state.party_name(recipient), size(&all));
+        Err(Rejection::InboxFull { name, messages, bytes })
     }
 
     /// Puts a message into an inbox.

@@ -208,3 +208,77 @@ fn the_answer_that_a_turn_is_about_to_read_cannot_be_discarded() {
     world.finish_suspensions();
     assert!(world.agent("lead").wait().is_none(), "it goes on with the answer");
 }
+
+#[test]
+fn a_message_that_fails_alone_in_another_way_is_set_aside_too() {
+    for class in [FailureClass::Permanent, FailureClass::Killed, FailureClass::Stalled] {
+        let mut world = World::new(4);
+        world.create("a");
+        let bad = world.send("a", "bad");
+        refuse(&mut world, "a");
+        let good = world.send("a", "good");
+        fail(&mut world, "a", class);
+        assert_eq!((set_aside(&world), in_turn(&world)), (vec![bad], vec![good]), "{class:?}");
+    }
+}
+
+#[test]
+fn a_provider_that_stands_in_blames_no_message() {
+    let mut world = World::new(4);
+    world.create("a");
+    for (own, refusals) in [(FailureClass::Network, 0), (FailureClass::Overflow, 1)] {
+        world.send("a", "hello");
+        let (agent, turn) = (world.agent("a").id, world.turn("a"));
+        let (error, provider) = ("no".to_owned(), Some("other".into()));
+        let class = own;
+        let (attempt, delay_ms) = (2, 0);
+        let next = Command::RetryTurn { agent, turn, attempt, delay_ms, class, error, provider };
+        world.run(next).unwrap();
+        let last = if refusals == 0 { FailureClass::Overflow } else { FailureClass::Permanent };
+        fail(&mut world, "a", last);
+        assert_eq!(world.agent("a").inbox[0].refusals, refusals, "{own:?}");
+    }
+}
+
+#[test]
+fn what_is_set_aside_takes_no_room_and_stops_no_reminder() {
+    let mut world = team(4, &["kid"]);
+    world.complete("lead", "ok");
+    world.complete("kid", "ok");
+    world.send("kid", "work");
+    world.call("kid", "remind_me", &json!({ "reason": "tea", "after": 1, "every": 60 }));
+    world.complete("kid", "ok");
+    let pass = |world: &mut World, seconds| {
+        world.now = world.now.after(std::time::Duration::from_secs(seconds));
+        world.run(Command::Tick).unwrap();
+    };
+    pass(&mut world, 1);
+    refuse(&mut world, "kid");
+    world.run(Command::RetryMessages { agent: "kid".into(), messages: Vec::new() }).unwrap();
+    refuse(&mut world, "kid");
+    world.send("kid", "go on");
+    refuse(&mut world, "kid");
+    let aside =
+        |world: &World| world.agent("kid").inbox.iter().filter(|message| message.set_aside).count();
+    assert_eq!(aside(&world), 1, "the reminder is");
+    world.complete("kid", "gone on");
+    pass(&mut world, 120);
+    assert!(world.prompt("kid").contains("tea"), "it comes again");
+    world.complete("kid", "ok");
+    world.policy.max_inbox = 1;
+    world.send("kid", "there is room");
+}
+
+#[test]
+fn whoever_asked_is_answered_when_a_message_is_tried_again() {
+    let mut world = team(4, &["kid"]);
+    world.complete("lead", "ok");
+    world.complete("kid", "ok");
+    world.send("lead", "go");
+    world.call("lead", "send_message", &json!({ "recipient": "kid", "text": "?" }));
+    refuse(&mut world, "kid");
+    world.complete("lead", "it failed");
+    world.run(Command::RetryMessages { agent: "kid".into(), messages: Vec::new() }).unwrap();
+    world.complete("kid", "the answer");
+    assert!(world.prompt("lead").contains("the answer"), "{}", world.prompt("lead"));
+}

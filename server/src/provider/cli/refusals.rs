@@ -4,6 +4,8 @@
 //! request that follows, and each is refused again. So such a conversation is begun anew, and told
 //! from the log.
 
+use serde::{Deserialize, Serialize};
+
 use crate::provider::activity::TurnOver;
 use crate::provider::failure::FailureKind;
 
@@ -14,12 +16,12 @@ const MAX_TOLD: usize = 128 << 10;
 const LESS: u32 = 2;
 
 /// Refusals since a turn completed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct Refusals {
     /// Of conversations that were too long.
-    overflows: u32,
+    pub(super) overflows: u32,
     /// Of what was wrong in another way, since the conversation was begun.
-    others: u32,
+    pub(super) others: u32,
 }
 
 impl Refusals {

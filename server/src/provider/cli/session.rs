@@ -61,7 +61,8 @@ impl Session {
         // What lies in its home may be of a time before others had the session.
         let anew = u32::from(spec.anew || matches!(kept, Some(None)));
         let kept = kept.flatten().unwrap_or_default();
-        Self { of, spec, kept, anew, refusals: Refusals::default(), key: None, live: None }
+        let refusals = spec.saved.as_ref().map(kept::refusals).unwrap_or_default();
+        Self { of, spec, kept, anew, refusals, key: None, live: None }
     }
 
     /// Ends the process if it cannot take this turn.
@@ -200,7 +201,7 @@ impl Session {
         if spent {
             // Whatever its conversation was refused for would be in all that follows.
             self.forget();
-            io.save(kept::nothing());
+            io.save(kept::given_up(self.refusals));
             return Some(self.came(over, Value::Null, io));
         }
         Some(self.came(over, kept, io))
