@@ -502,8 +502,20 @@ impl Client {
                 }
             }
         };
-        let patience = Duration::from_secs(60);
-        tokio::time::timeout(patience, wait).await.expect("the event comes")
+        match tokio::time::timeout(Duration::from_secs(60), wait).await {
+            Ok(event) => event,
+            Err(_) => panic!("the event does not come; there is {}", self.told_from(from).await),
+        }
+    }
+
+    /// What there is from a sequence on, an event a line.
+    async fn told_from(&self, from: u64) -> String {
+        let events = self.events().await.into_iter().filter(|event| event.sequence >= from);
+        let lines = events.map(|event| {
+            let (text, error) = (text(&event, "text"), text(&event, "error"));
+            format!("\n{} {} {} {text}{error}", event.sequence, event.agent_id, event.r#type)
+        });
+        lines.collect()
     }
 }
 

@@ -191,12 +191,15 @@ async fn a_limit_is_told_to_whoever_ran_the_command_and_as_an_event() {
     assert!(said.code == Some(153) && !said.stderr.contains("larger"), "{said:?}");
 }
 
+/// Writes more than a workspace may take, and stays until that is seen.
+const TOO_MUCH: &str = "head -c 3000000 /dev/zero > FILE; sleep 600";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_that_end_before_they_are_looked_at_do_not_fill_the_disk() {
     let shop = Shop::open(&[]).await;
     done(&say(&shop.daemon.home, &["workspace", "set", "ws", "--disk", "1M"]));
     let agent = shop.client.create_in("a", SHELL, "ws").await;
-    let answer = shop.client.ask("a", "head -c 3000000 /dev/zero > first").await.unwrap();
+    let answer = shop.client.ask("a", &TOO_MUCH.replace("FILE", "first")).await.unwrap();
     assert!(answer.contains("1 MiB are allowed"), "{answer}");
     for name in ["second", "third"] {
         let command = format!("head -c 3000000 /dev/zero > {name}; exit $?");
@@ -230,7 +233,7 @@ async fn what_is_written_through_a_link_counts_where_it_lies() {
     shop.client.create_in("a", SHARER, "ws").await;
     shop.client.ask("a", "go").await.unwrap();
     let agent = shop.client.create_in("b", SHELL, "other").await;
-    let answer = shop.client.ask("b", "head -c 3000000 /dev/zero > x/first").await.unwrap();
+    let answer = shop.client.ask("b", &TOO_MUCH.replace("FILE", "x/first")).await.unwrap();
     assert!(answer.contains("1 MiB are allowed"), "{answer}");
     let answer = shop.client.ask("b", "head -c 3000000 /dev/zero > x/second; exit $?").await;
     assert!(answer.as_ref().unwrap().contains("none can be written"), "{answer:?}");
