@@ -66,8 +66,11 @@ impl Answers {
 
 /// Why a message that was sent is not going to be answered as things stand.
 pub(super) fn unanswered(state: &State, agent: AgentId, message: MessageId) -> Option<Answer> {
-    let agent = state.agent(agent)?;
-    if agent.is_live() && agent.message(message).is_none() {
+    // One that has ended answers nothing any more; nor does one that is forgotten.
+    let Some(agent) = state.agent(agent).filter(|agent| agent.is_live()) else {
+        return Some(Answer::Terminated);
+    };
+    if agent.message(message).is_none() {
         return Some(Answer::Discarded);
     }
     let held = Some(agent).filter(|agent| agent.leaves(message))?.account.is_held();

@@ -21,8 +21,7 @@ use super::runner::Runners;
 use super::{Archive, CheckpointDone, Clock, Feed, Limits, Outputs, Parts, Sink, ToolSockets};
 use crate::journal::{self, Completion, Journal};
 use crate::model::{
-    Command, Effect, IdSource, MessageId, Outcome, Policy, Rejection, Request, SessionId, Snapshot,
-    State,
+    Command, Effect, IdSource, MessageId, Outcome, Policy, Rejection, Request, Snapshot, State,
 };
 use crate::workspace::Files;
 
@@ -270,12 +269,13 @@ impl Driver {
     /// Closes the sessions that did not end when they were asked to.
     fn close_live_sessions(&mut self) {
         let agents = self.core.state().agents();
-        let live: Vec<SessionId> =
-            agents.filter(|agent| agent.turn().is_some()).map(|agent| agent.session.id).collect();
-        for session in live {
+        let live = agents.filter(|agent| agent.turn().is_some());
+        let live: Vec<_> = live.map(|agent| (agent.id, agent.session.id)).collect();
+        for (agent, session) in live {
             self.runners.close(session, "it did not end in time when the daemon stopped");
             let reason = "it did not end in time when the daemon stopped".to_owned();
-            self.command(Command::Crash { session, reason, attended: Vec::new() });
+            let attended = self.attended(agent);
+            self.command(Command::Crash { session, reason, attended });
         }
     }
 

@@ -4,7 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::decide::Draft;
 use super::{
-    Command, Context, Effect, Entry, Outcome, Rejection, Request, State, decide, effect, next_step,
+    AgentId, CallId, Command, Context, Effect, Entry, Outcome, Rejection, Request, State, TurnId,
+    decide, effect, next_step,
 };
 
 /// What a command came to. Its entries are one atomic record.
@@ -73,5 +74,15 @@ impl Transaction {
             self.effects.extend(effect(state, &entry));
             self.entries.push(entry);
         }
+        // A call that was refused, or is over for another reason, has nothing done for it.
+        let is_open = |agent: AgentId, turn: TurnId, call: CallId| {
+            let turn = state.agent(agent).and_then(|agent| agent.turn_is(turn));
+            turn.is_some_and(|turn| turn.calls.iter().any(|open| open.id == call))
+        };
+        self.effects.retain(|effect| match effect {
+            Effect::RunTool { agent, turn, call, .. }
+            | Effect::Inspect { agent, turn, call, .. } => is_open(*agent, *turn, *call),
+            _ => true,
+        });
     }
 }

@@ -132,7 +132,7 @@ pub enum FailureClass {
     Budget,
     /// The sandbox could not be set up.
     Sandbox,
-    /// The provider went away.
+    /// The provider went away, or what it needs is not there: its program, its model.
     ProviderGone,
 }
 

@@ -45,8 +45,12 @@ impl Api {
             let confinement = confinement.clone();
             let now = self.engine.read(move |state| {
                 let agent = state.agent_of(id)?;
-                let there = agent.session.state == wanted
-                    || agent.session.state == SessionState::Terminated;
+                let there = match (agent.session.state, wanted) {
+                    (SessionState::Terminated, _) => true,
+                    // One that has something to do goes on at once.
+                    (now, SessionState::Suspended) => now != SessionState::Suspending,
+                    (now, wanted) => now == wanted,
+                };
                 Some((there, convert::session(state, agent, &confinement)))
             });
             match now.await.map_err(|no| refused(&no))? {

@@ -100,7 +100,7 @@ def work():
         return "all of it was read"
     return "done"
 def call_late(server):
-    """Calls a tool of Substrat after the turn's attempt was over."""
+    """Calls a tool of Substrat after the turn's attempt was over, and returns what that said."""
     env = {one["name"]: one["value"] for one in server["env"]}
     bridge = subprocess.Popen([server["command"], *server["args"]], env={**os.environ, **env},
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -112,7 +112,8 @@ def call_late(server):
     info = {"name": "late", "version": "1"}
     request("initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo=info)
     told = {"metadata": {"note": "my key is " + os.environ["THE_KEY"]}}
-    request("tools/call", name="set_agent_metadata", arguments=told)
+    return request("tools/call", name="set_agent_metadata", arguments=told)
+said = None
 for line in sys.stdin:
     message = json.loads(line)
     if message.get("method") == "initialize":
@@ -122,9 +123,9 @@ for line in sys.stdin:
         say(id=message["id"], result={"sessionId": "s"})
     elif how == "late" and message.get("method") == "session/prompt" and servers:
         say(id=message["id"], error={"code": 529, "message": "overloaded"})
-        call_late(servers.pop())
+        said = call_late(servers.pop())
     elif message.get("method") == "session/prompt":
-        content = {"type": "text", "text": work()}
+        content = {"type": "text", "text": said or work()}
         update = {"sessionUpdate": "agent_message_chunk", "content": content}
         say(method="session/update", params={"sessionId": "s", "update": update})
         say(id=message["id"], result={"stopReason": "end_turn"})
@@ -204,10 +205,11 @@ async fn a_key_in_a_call_between_two_attempts_is_told_to_nobody() {
     let more = [key.as_str(), "providers.bad.key_as=THE_KEY", "providers.bad.attempts=2"];
     let daemon = agent(folder.path(), "late", &more);
     let client = daemon.client().await;
-    assert_eq!(client.ask("m", "hello").await.unwrap(), "done");
+    // It is refused, unless it comes so late that the next attempt runs.
+    let refused = client.ask("m", "hello").await.unwrap().contains("has no running turn");
     let events = client.events().await;
     let told = |event: &v1::Event| format!("{event:?}").contains("my key is [hidden]");
-    assert!(events.iter().any(told), "{events:#?}");
+    assert!(refused != events.iter().any(told), "{events:#?}");
     for event in events {
         assert!(!format!("{event:?}").contains(KEY), "{event:?}");
     }

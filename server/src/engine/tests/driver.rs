@@ -447,6 +447,19 @@ async fn what_makes_room_is_done_on_a_full_disk() {
 }
 
 #[tokio::test]
+async fn who_asks_again_of_an_agent_that_has_ended_is_told_so() {
+    let world = World::new(1 << 20);
+    world.handle.execute(create("a"), None).await.unwrap();
+    let again = || Request { id: "once".into(), fingerprint: "f".into() };
+    world.handle.execute(Command::Gate { agent: "a".into() }, None).await.unwrap();
+    drop(world.handle.send(send("a", "hello"), Some(again())).await.unwrap());
+    let end = Command::Terminate { agent: "a".into(), recursive: false };
+    world.handle.execute(end, None).await.unwrap();
+    let waiting = world.handle.send(send("a", "hello"), Some(again())).await.unwrap();
+    assert_eq!(waiting.answer.await, Ok(Answer::Terminated));
+}
+
+#[tokio::test]
 async fn checkpoints_asked_for_at_once_are_all_answered() {
     let world = World::new(1 << 20);
     world.handle.execute(create("a"), None).await.unwrap();

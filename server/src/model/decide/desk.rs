@@ -40,7 +40,11 @@ impl Plan<'_, '_> {
             }
             (None, None) => {
                 return match (subdir, by.or(parent)) {
-                    ("", _) | (_, None) => Ok(Desk::default()),
+                    ("", _) => Ok(Desk::default()),
+                    (folder, None) => Err(Rejection::WorkspaceInvalid {
+                        problem: format!("it is to see the folder {folder:?} of no workspace"),
+                        hint: "name the workspace that holds the folder, or leave that out",
+                    }),
                     (_, Some(parent)) => Err(Rejection::NoWorkspace { name: parent.name.clone() }),
                 };
             }

@@ -42,7 +42,9 @@ impl Plan<'_, '_> {
     ) -> Result<Outcome, Rejection> {
         let agent = self.state.live_agent(id).ok_or_else(|| Rejection::no_agent(id))?;
         let running = agent.turn().filter(|running| turn.is_none_or(|id| id == running.id));
-        let running = running.filter(|running| running.cancelling.is_none());
+        // Nor may what an attempt left behind that failed call anything before the next.
+        let running = running
+            .filter(|running| running.cancelling.is_none() && running.next_attempt.is_none());
         let Some(running) = running else {
             return Err(Rejection::NoTurn { name: agent.name.clone(), turn });
         };
@@ -216,9 +218,12 @@ impl Plan<'_, '_> {
 
     fn tool_check_inbox(&mut self, agent: &Agent, turn: &Turn, args: &CheckInbox) -> Value {
         let kind = args.kind.map(Kind::from);
-        // What may have to be refused is in a turn of its own.
+        let awaited = agent.answer().map(|answer| answer.id);
+        // What may have to be refused is in a turn of its own, and what a call waits for comes
+        // with that.
         let wanted = |message: &&Message| {
             !message.is_suspect()
+                && Some(message.id) != awaited
                 && kind.is_none_or(|kind| kind == message.kind)
                 && args.sender.as_ref().is_none_or(|name| {
                     message.sender_name.as_str() == name || message.sender.to_string() == *name

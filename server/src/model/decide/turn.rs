@@ -43,10 +43,12 @@ impl Plan<'_, '_> {
                 let response = self.bounded_answer(agent, turn, response);
                 self.complete_turn(agent, turn, response, saved, attended);
             }
-            TurnEnd::Failed { class, error } => {
+            // A backend may fail over the first sign of a cancel that it sees, a tool call that is
+            // refused, before it is asked to end.
+            TurnEnd::Failed { class, error } if turn.cancelling.is_none() => {
                 self.fail_turn(agent, turn, class, bounded(&error, MAX_ERROR), attended);
             }
-            TurnEnd::Cancelled => self.end_asked(agent, turn),
+            TurnEnd::Failed { .. } | TurnEnd::Cancelled => self.end_asked(agent, turn),
         }
         Outcome::Turn(turn.id)
     }
@@ -322,7 +324,14 @@ impl Plan<'_, '_> {
     ) -> Outcome {
         let Some(agent) = self.state.live_agent(agent) else { return Outcome::Done };
         let Some(turn) = agent.turn_is(turn_id) else { return Outcome::Done };
+        // Who waited for an answer is gone. What comes to it is a message.
+        if let Some(wait) = agent.wait() {
+            self.push(agent.session.id, TurnResumed { turn_id, call_id: wait.call });
+        }
         self.close_calls(agent, turn, UNKNOWN);
+        if turn.cancelling.is_some() {
+            return Outcome::Turn(turn_id);
+        }
         self.push(
             agent.session.id,
             TurnRetry {
@@ -340,7 +349,7 @@ impl Plan<'_, '_> {
     pub(super) fn start_attempt(&mut self, agent: AgentId, turn: TurnId) -> Outcome {
         let Some(agent) = self.state.live_agent(agent) else { return Outcome::Done };
         let Some(turn) = agent.turn_is(turn) else { return Outcome::Done };
-        if let Some(attempt) = turn.next_attempt {
+        if let Some(attempt) = turn.next_attempt.filter(|_| turn.cancelling.is_none()) {
             self.push(agent.session.id, TurnAttempt { turn_id: turn.id, attempt });
         }
         Outcome::Turn(turn.id)
@@ -362,7 +371,11 @@ impl Plan<'_, '_> {
         self.push(session, AgentCrashed { turn_id, reason: reason.clone(), recovered: true });
         if let Some(turn) = turn {
             self.close_calls(agent, turn, UNKNOWN);
-            self.fail_turn(agent, turn, FailureClass::ProviderGone, reason.clone(), attended);
+            if turn.cancelling.is_some() {
+                self.end_asked(agent, turn);
+            } else {
+                self.fail_turn(agent, turn, FailureClass::ProviderGone, reason.clone(), attended);
+            }
         }
         let state_size = agent.session.saved.as_ref().map_or(0, crate::model::Blob::size);
         self.push(session, SuspendResult { state_size, provider_state: None, error: Some(reason) });

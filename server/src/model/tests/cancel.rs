@@ -62,20 +62,46 @@ fn a_call_that_comes_back_between_cancel_and_end_keeps_its_result() {
 
 #[test]
 fn a_cancelled_turn_that_ends_in_another_way_aborts_its_calls_too() {
-    let completed = TurnEnd::Completed { response: "done".into(), saved: Saved::Unchanged };
-    let failed = TurnEnd::Failed { class: FailureClass::Permanent, error: "no".into() };
-    for (how, kind) in [(completed, "turn.complete"), (failed, "turn.failed")] {
-        let (mut world, call) = in_a_file_tool();
-        cancel(&mut world, "a");
-        end(&mut world, "a", how);
-        assert_eq!((world.result(call), last(&world)), (aborted(), kind));
-    }
+    let (mut world, call) = in_a_file_tool();
+    cancel(&mut world, "a");
+    end(&mut world, "a", TurnEnd::Completed { response: "done".into(), saved: Saved::Unchanged });
+    assert_eq!((world.result(call), last(&world)), (aborted(), "turn.complete"));
     let (mut world, call) = in_a_file_tool();
     cancel(&mut world, "a");
     let session = world.agent("a").session.id;
     let (reason, attended) = ("panicked".to_owned(), Vec::new());
     world.run(Command::Crash { session, reason, attended }).unwrap();
-    assert_eq!((world.result(call), last(&world)), (aborted(), "turn.failed"));
+    assert_eq!((world.result(call), last(&world)), (aborted(), "turn.cancelled"));
+    assert!(world.agent("a").inbox.is_empty(), "USER's message is withdrawn");
+}
+
+#[test]
+fn a_turn_that_fails_over_its_cancel_is_cancelled() {
+    let failed = || TurnEnd::Failed { class: FailureClass::Permanent, error: "no".into() };
+    let (mut world, call) = in_a_file_tool();
+    let (agent, turn) = (world.agent("a").id, world.turn("a"));
+    world.run(Command::FinishTool { agent, turn, call, result: Ok(Json::null()) }).unwrap();
+    cancel(&mut world, "a");
+    // The next call is refused, and its backend throws that.
+    let again = Command::CallTool {
+        agent,
+        turn: Some(turn),
+        call: CallId::from_u64(1),
+        tool: "list_files".into(),
+        args: Json::of(&json!({})).unwrap(),
+        objection: None,
+    };
+    let refused = world.run(again).unwrap_err();
+    assert!(matches!(refused, Rejection::NoTurn { .. }), "{refused}");
+    end(&mut world, "a", failed());
+    assert_eq!(last(&world), "turn.cancelled");
+    assert!(world.agent("a").inbox.is_empty(), "USER's message is withdrawn");
+
+    // One that the daemon asked to end starts again.
+    let (mut world, _) = in_a_file_tool();
+    world.run(Command::CancelAll).unwrap();
+    end(&mut world, "a", failed());
+    assert_eq!(last(&world), "turn.interrupted");
 }
 
 #[test]

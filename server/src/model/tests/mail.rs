@@ -282,3 +282,23 @@ fn whoever_asked_is_answered_when_a_message_is_tried_again() {
     world.complete("kid", "the answer");
     assert!(world.prompt("lead").contains("the answer"), "{}", world.prompt("lead"));
 }
+
+#[test]
+fn who_was_poked_can_be_poked_again_when_the_first_is_set_aside() {
+    let mut world = team(4, &["kid"]);
+    world.complete("lead", "ok");
+    world.complete("kid", "ok");
+    world.send("lead", "go");
+    let poke = |world: &mut World| {
+        let call = world.call("lead", "poke", &json!({ "agent_name": "kid" }));
+        world.result(call).unwrap().unwrap()["status"].clone()
+    };
+    assert_eq!(poke(&mut world), "poked");
+    refuse(&mut world, "kid");
+    world.send("kid", "work");
+    refuse(&mut world, "kid");
+    world.complete("kid", "worked");
+    assert_eq!(world.agent("kid").inbox.iter().filter(|message| message.set_aside).count(), 1);
+    assert_eq!(poke(&mut world), "poked");
+    assert!(world.prompt("kid").contains("pokes you"));
+}

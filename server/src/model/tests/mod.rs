@@ -11,6 +11,7 @@ mod ledger;
 mod lifecycle;
 mod machine;
 mod mail;
+mod races;
 mod routing;
 mod scenarios;
 mod team;

@@ -462,6 +462,10 @@ fn a_child_sees_no_more_of_a_workspace_than_its_parent() {
         let new = NewWorkspace { parent, ..NewWorkspace::named(name) };
         world.run(Command::CreateWorkspace { new }).unwrap();
     }
+    let homeless = NewAgent { workspace_subdir: Some("src".into()), ..NewAgent::default() };
+    let agent = NewAgent { name: "homeless".into(), ..homeless };
+    let no = world.run(Command::CreateAgent { agent, parent: None }).unwrap_err();
+    assert!(no.to_string().contains("the folder \"src\" of no workspace"), "{no}");
     let workspace = Some("desk".to_owned());
     let agent = NewAgent { name: "lead".into(), workspace, ..NewAgent::default() };
     world.run(Command::CreateAgent { agent, parent: None }).unwrap();

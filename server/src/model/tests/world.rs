@@ -431,7 +431,7 @@ impl World {
         args: &serde_json::Value,
         key: &str,
     ) -> Result<CallId, Rejection> {
-        let agent = self.agent(reference).id;
+        let agent = self.attempt(reference);
         let call = CallId::fresh(&mut self.ids);
         let request = Request { id: key.into(), fingerprint: format!("{tool}{args}") };
         let args = Json::of(args).expect("JSON");
@@ -444,7 +444,18 @@ impl World {
     }
 
     /// Lets the running turn of an agent call a tool. Returns the call.
+    /// An agent whose next attempt has started, if one was to.
+    fn attempt(&mut self, reference: &str) -> AgentId {
+        let agent = self.agent(reference);
+        let (id, turn) = (agent.id, agent.turn().filter(|turn| turn.next_attempt.is_some()));
+        if let Some(turn) = turn.map(|turn| turn.id) {
+            self.run(Command::StartAttempt { agent: id, turn }).expect("it starts");
+        }
+        id
+    }
+
     pub(super) fn call(&mut self, reference: &str, tool: &str, args: &serde_json::Value) -> CallId {
+        self.attempt(reference);
         let agent = self.agent(reference);
         let (agent, turn) = (agent.id, agent.turn().map(|turn| turn.id));
         let call = CallId::fresh(&mut self.ids);
