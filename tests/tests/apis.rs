@@ -173,6 +173,11 @@ async fn a_turn_that_is_cancelled_lets_go_of_the_model() {
         let request = bench.server.request(|request| request.user.contains("STALL")).await;
         bench.daemon.ctl_ok(&["agent", "cancel", "m"]);
         assert_eq!(bench.server.ended(request.number).await, End::Dropped);
+        client.wait_event(1, |event| event.r#type == "turn.cancelled").await;
+        // What was told of its use at the beginning counts.
+        let used = client.agent("m").await.usage.unwrap();
+        let read = if kind.0 == "anthropic" { Usage::INPUT } else { 0 };
+        assert_eq!(used.input_tokens, read);
         assert_eq!(client.ask("m", "SAY on").await.unwrap(), "on");
     }
 }
@@ -357,10 +362,12 @@ async fn a_look_at_a_provider_says_what_is_missing() {
             "providers.off.kind=openai",
             "providers.off.base_url=http://127.0.0.1:9/v1",
             r#"providers."my.api".kind=openai"#,
+            "providers.fake.model=gone-1",
         ],
     );
     let checked = bench.daemon.ctl_ok(&["provider", "check", "fake"]);
     assert!(checked.contains("it can run here"), "{checked}");
+    assert!(checked.contains("model: gone-1, which is not among those that"), "{checked}");
     assert!(bench.daemon.ctl_ok(&["provider", "models", "fake"]).contains("fake-1"));
     let locked = say(&bench.daemon.home, &["provider", "check", "locked"]);
     assert_eq!(locked.code, Some(1));
@@ -374,6 +381,8 @@ async fn a_look_at_a_provider_says_what_is_missing() {
     assert!(listed.contains(&format!("off cannot run here: {off}")), "{listed}");
     let checked = say(&bench.daemon.home, &["provider", "check", "off"]);
     assert!(checked.code == Some(1) && checked.stderr.contains(off), "{checked:?}");
+    let asked = say(&bench.daemon.home, &["provider", "models", "off"]);
+    assert!(asked.code != Some(0) && asked.stderr.contains(off), "{asked:?}");
     let create = ["agent", "create", "x", "--provider", "locked", "--instructions", "x"];
     let said = say(&bench.daemon.home, &create);
     assert!(
@@ -457,16 +466,42 @@ async fn what_another_one_said_is_told_though_none_may_stand_in_any_more() {
     assert!(!told.contains("stood in for you"), "{told}");
 }
 
+/// One of a kind that others stand in for, and an agent with it.
+fn stood_in_for(bench: &Bench, (kind, path): (&str, &str)) {
+    let url = format!("{}{path}", bench.server.url());
+    let keys = format!("kind = {kind:?}\nbase_url = {url:?}\nmodel = \"m\"");
+    let section = format!("[providers.own]\n{keys}\nfallback = [\"fake\"]\n");
+    std::fs::write(bench.daemon.home.join("config.toml"), section).unwrap();
+    bench.daemon.ctl_ok(&["daemon", "reload"]);
+    bench.daemon.ctl_ok(&["agent", "create", "m", "--provider", "own"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_one_stands_in_for_a_model_that_is_not_there() {
+    for kind in KINDS {
+        let bench = Bench::start(kind, &[]);
+        stood_in_for(&bench, kind);
+        let client = bench.daemon.client().await;
+        let told = "STATUS 404 once\nSAY spare here";
+        assert_eq!(client.ask("m", told).await.unwrap(), "spare here");
+        let tried = client.wait_event(1, |event| event.r#type == "turn.retry").await;
+        assert_eq!((text(&tried, "provider"), text(&tried, "class")), ("fake", "provider-gone"));
+        let failed = client.ask("m", "STATUS 404").await.unwrap_err();
+        for told in [
+            "own failed (provider-gone): the server answered 404 Not Found",
+            "substratctl provider models own lists its models\nfake stood in and failed: ",
+            "look at the model and at base_url in [providers.fake]; ",
+        ] {
+            assert!(failed.message().contains(told), "{told}: {failed:?}");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_waits_for_long_where_another_one_can_be_asked() {
     for kind in KINDS {
         let bench = Bench::start(kind, &[]);
-        let url = format!("{}{}", bench.server.url(), kind.1);
-        let keys = format!("kind = {:?}\nbase_url = {url:?}\nmodel = \"m\"", kind.0);
-        let section = format!("[providers.own]\n{keys}\nfallback = [\"fake\"]\n");
-        std::fs::write(bench.daemon.home.join("config.toml"), section).unwrap();
-        bench.daemon.ctl_ok(&["daemon", "reload"]);
-        bench.daemon.ctl_ok(&["agent", "create", "m", "--provider", "own"]);
+        stood_in_for(&bench, kind);
         let client = bench.daemon.client().await;
         let told = "STATUS 429 retry-after 300 once\nSAY spare here";
         assert_eq!(client.ask("m", told).await.unwrap(), "spare here");
@@ -504,6 +539,9 @@ async fn a_key_goes_to_no_server_that_it_was_not_named_for() {
         let refused = client.ask("bare", "STATUS 401").await.unwrap_err();
         let wanted = "no key is given to it: name one in [providers.bare]";
         assert!(refused.message().contains(wanted), "{refused}");
+        let refused = client.ask("named", "STATUS 401").await.unwrap_err();
+        let wanted = format!("its key comes from the variable {name} of the daemon: look whether");
+        assert!(refused.message().contains(&wanted), "{refused}");
     }
 }
 

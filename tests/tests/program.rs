@@ -479,3 +479,23 @@ for turn in turns():
     assert!(!said["no tool \"run_command\"".len()..].contains("run_command"), "{said}");
     assert!(!shop.root.join("made").exists());
 }
+
+/// Says all that it has to say, and goes, while its call is still to come back.
+const HASTY: &str = r#"read turn
+echo '{"type":"call","id":1,"tool":"send_message","args":{"recipient":"slow","text":"hi"}}'
+echo '{"type":"done","response":"over"}'
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_is_done_and_gone_waits_for_its_calls() {
+    let shop = Shop::open(&[]).await;
+    shop.put("hasty.sh", HASTY);
+    shop.hire("hasty", "sh hasty.sh").await;
+    // Longer than a pipe of a process that has ended is listened to.
+    let slow = r#"fn turn(prompt) { sleep_ms(2500); "at last" }"#;
+    let create = ["agent", "create", "slow", "--parent", "hasty", "--provider", "scripted"];
+    shop.daemon.ctl_ok(&[&create[..], &["--instructions", slow]].concat());
+    assert_eq!(shop.client.ask("hasty", "go").await.unwrap(), "over");
+    let returned = shop.client.wait_event(1, |event| event.r#type == "tool_call.result").await;
+    assert!(format!("{returned:?}").contains("at last"), "{returned:?}");
+}

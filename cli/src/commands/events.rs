@@ -128,7 +128,11 @@ fn summary(event: &v1::Event) -> String {
         "turn.complete" => text("response").into_iter().collect(),
         "turn.failed" | "turn.retry" => {
             let asked = text("provider").map(|provider| format!(", asks {provider}:"));
-            let class = text("class").unwrap_or_default() + &asked.unwrap_or_default();
+            let delay = text("delay_ms").and_then(|delay| delay.parse::<u64>().ok());
+            let seconds = delay.map(|delay| delay.div_ceil(1000)).filter(|seconds| *seconds > 1);
+            let wait = seconds.map(|seconds| format!(", again in {seconds} s:"));
+            let next = asked.or(wait).unwrap_or_default();
+            let class = text("class").unwrap_or_default() + &next;
             [Some(class), text("error")].into_iter().flatten().collect()
         }
         "usage.reported" => {

@@ -33,7 +33,8 @@ use crate::provider::history::{retell, retell_missed};
 use crate::provider::registry::{Entry, Providers};
 use crate::provider::secret::Secrets;
 use crate::provider::{
-    Addition, Capabilities, Ended, Failure, Instance, Prompt, Provider, Spec, TurnIo,
+    Addition, Capabilities, Ended, Failure, Instance, Prompt, Provider, Spec, TurnIo, is_of_agent,
+    nothing,
 };
 
 /// Word that a backend knows nothing of what was said so far.
@@ -110,6 +111,7 @@ impl Runners {
             handle: handle.clone(),
             providers: handle.providers().all(),
             open: None,
+            standing_in: None,
             socket: None,
             secrets,
         };
@@ -129,8 +131,9 @@ impl Runners {
                 task.report(Command::Crash { session, reason, attended: Vec::new() });
                 "the task of its session crashed"
             });
-            if let Some(open) = task.open.take() {
-                open.instance.close(why).await;
+            let own = task.open.take().map(|open| open.instance);
+            for instance in [own, task.standing_in.take()].into_iter().flatten() {
+                instance.close(why).await;
             }
         });
         self.live.insert(session, Runner { jobs, turn: None, close });
@@ -228,6 +231,8 @@ struct Task {
     /// Those that there were when the turn began: what is read again meanwhile disturbs it not.
     providers: Arc<Providers>,
     open: Option<Open>,
+    /// That of another provider, while it runs a turn.
+    standing_in: Option<Box<dyn Instance>>,
     /// Held while the session is live, if its provider wants one.
     socket: Option<ToolSocket>,
     /// Keys that its backends were given: whatever they started can still call tools with them.
@@ -240,6 +245,8 @@ struct Open {
     instance: Box<dyn Instance>,
     /// Whether it ran the last turn that was completed, so that it missed none.
     is_current: bool,
+    /// Whether a command-line agent had the session before, whose own is not to be gone on with.
+    forgets: bool,
 }
 
 impl Task {
@@ -319,7 +326,10 @@ impl Task {
             };
             telling.fail();
             let jitter = jitter(turn.id, attempts.count);
-            let Some(Next { delay, provider }) = attempts.next(&failure, jitter) else {
+            let is_own = attempts.stand_in().is_none();
+            let anew = is_own && self.open.as_ref().is_some_and(|open| open.instance.may_do_anew());
+            let Some(Next { delay, provider }) = attempts.next(&failure, anew, jitter) else {
+                let failure = attempts.told(failure);
                 break TurnEnd::Failed { class: failure.class, error: failure.message };
             };
             telling.void();
@@ -392,8 +402,14 @@ impl Task {
         if let Some(state) = io.saved().take() {
             self.spec.saved = Some(state);
         }
-        if let Some(open) = self.open.take_if(|_| ended.abandoned) {
-            open.instance.close("it did not end when nothing was heard of it").await;
+        if ended.abandoned {
+            let asked = match self.standing_in.take() {
+                None => self.open.take().map(|open| open.instance),
+                standing_in => standing_in,
+            };
+            if let Some(instance) = asked {
+                instance.close("it did not end when nothing was heard of it").await;
+            }
         }
         ended.ended
     }
@@ -439,9 +455,14 @@ impl Task {
                 None => retell_missed(&history, &prompt.text),
             };
         }
-        let ended = open.instance.turn(prompt, io).await;
-        open.is_current = match ended {
-            Ok(Ended::Completed { .. }) => true,
+        let mut ended = open.instance.turn(prompt, io).await;
+        open.is_current = match &mut ended {
+            Ok(Ended::Completed { saved, .. }) => {
+                if std::mem::take(&mut open.forgets) && *saved == Saved::Unchanged {
+                    *saved = Saved::State(nothing());
+                }
+                true
+            }
             _ => open.is_current && open.instance.lacks().is_none(),
         };
         ended
@@ -462,12 +483,14 @@ impl Task {
         }
         let (model, saved) = (link.model.clone(), None);
         let spec = Spec { model, saved, anew: true, ..self.spec.clone() };
-        let mut instance = entry.provider.open(spec).await?;
+        let instance = entry.provider.open(spec).await?;
         if let Some(own) = &mut self.open {
             own.is_current = false;
         }
-        let ended = instance.turn(prompt, io).await;
-        instance.close("it stood in for one turn").await;
+        let ended = self.standing_in.insert(instance).turn(prompt, io).await;
+        if let Some(instance) = self.standing_in.take() {
+            instance.close("it stood in for one turn").await;
+        }
         ended
     }
 
@@ -506,9 +529,12 @@ impl Task {
         if self.open.is_some() {
             return Ok(());
         }
-        self.have_socket(entry.provider.info().capabilities)?;
-        let instance = entry.provider.open(self.spec.clone()).await?;
-        self.open = Some(Open { provider: entry.provider, instance, is_current: false });
+        let can = entry.provider.info().capabilities;
+        self.have_socket(can)?;
+        let mut spec = self.spec.clone();
+        let forgets = !can.resumes && spec.saved.take_if(|saved| is_of_agent(saved)).is_some();
+        let instance = entry.provider.open(spec).await?;
+        self.open = Some(Open { provider: entry.provider, instance, is_current: false, forgets });
         Ok(())
     }
 }

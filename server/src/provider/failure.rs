@@ -32,6 +32,10 @@ pub enum FailureKind {
     Killed,
     /// A program that it runs is not there.
     Missing,
+    /// The backend is there, and has no such model, or nothing at such an address.
+    NotFound,
+    /// What its section names is none of what it offers.
+    Misconfigured,
     /// What it wrote is not the protocol.
     Protocol,
     /// It said nothing for too long.
@@ -55,7 +59,7 @@ impl FailureKind {
             Self::InvalidRequest => FailureClass::InvalidRequest,
             Self::Protocol => FailureClass::Protocol,
             Self::Killed => FailureClass::Killed,
-            Self::Missing => FailureClass::ProviderGone,
+            Self::Missing | Self::NotFound | Self::Misconfigured => FailureClass::ProviderGone,
             Self::Overflow => FailureClass::Overflow,
             Self::Budget => FailureClass::Budget,
             Self::Limit | Self::Refused | Self::Gone | Self::Other => FailureClass::Permanent,
@@ -77,6 +81,8 @@ impl FailureKind {
             Self::Gone => "gone",
             Self::Killed => "killed",
             Self::Missing => "missing",
+            Self::NotFound => "not-found",
+            Self::Misconfigured => "misconfigured",
             Self::Protocol => "protocol",
             Self::Stalled => "stalled",
             Self::Unclear => "unclear",
@@ -88,6 +94,7 @@ impl FailureKind {
     pub fn of_status(status: i64) -> Option<Self> {
         match status {
             401..=403 => Some(Self::Auth),
+            404 | 410 => Some(Self::NotFound),
             408 => Some(Self::Network),
             413 => Some(Self::Overflow),
             429 => Some(Self::RateLimit),
@@ -121,11 +128,10 @@ impl FailureKind {
             | "permissionerror"
             | "billingerror"
             | "unauthorized" => Self::Auth,
-            "invalidrequest"
-            | "invalidrequesterror"
-            | "notfounderror"
-            | "badrequest"
-            | "invalidprompt" => Self::InvalidRequest,
+            "invalidrequest" | "invalidrequesterror" | "badrequest" | "invalidprompt" => {
+                Self::InvalidRequest
+            }
+            "notfounderror" | "modelnotfound" => Self::NotFound,
             "contextwindowexceeded" | "contextlengthexceeded" | "requesttoolarge" => Self::Overflow,
             "sessionbudgetexceeded" => Self::Budget,
             "maxoutputtokens" => Self::Limit,
@@ -152,6 +158,12 @@ impl FailureKind {
             ("context exceeds model limit", FailureKind::Overflow),
             ("exceeds the maximum number of tokens", FailureKind::Overflow),
             ("too many tokens", FailureKind::Overflow),
+            ("issue with the selected model", FailureKind::NotFound),
+            ("is not a valid model", FailureKind::NotFound),
+            ("model is not supported", FailureKind::NotFound),
+            ("` does not exist", FailureKind::NotFound),
+            ("is not found for api version", FailureKind::NotFound),
+            ("try pulling it first", FailureKind::NotFound),
             ("no conversation found", FailureKind::Gone),
             ("no rollout found", FailureKind::Gone),
             ("rate limit", FailureKind::RateLimit),
@@ -178,6 +190,10 @@ impl FailureKind {
             ("connection to the api was lost", FailureKind::Network),
             ("cannot connect to api", FailureKind::Network),
             ("connection reset", FailureKind::Network),
+            ("connection dropped", FailureKind::Network),
+            ("econnreset", FailureKind::Network),
+            // A stream that broke off, and was not whole when it was asked for again.
+            ("empty or malformed response", FailureKind::Network),
         ];
         let lower = text.to_lowercase();
         let said = |found: &[FailureKind]| {
@@ -188,8 +204,9 @@ impl FailureKind {
                 })
                 .map(|(_, kind)| *kind)
         };
-        // A status says less than these words: a request that is too long has status 400.
-        said(&[Self::Overflow, Self::Gone])
+        // A status says less than these words: a request that is too long has status 400, and so
+        // may one for a model that is not there.
+        said(&[Self::Overflow, Self::Gone, Self::NotFound])
             .or_else(|| status_in(&lower).and_then(Self::of_status))
             .or_else(|| said(&[]))
     }
@@ -320,8 +337,20 @@ mod tests {
                 Some(FailureKind::RateLimit),
             ),
             ("stream disconnected before completion: x", Some(FailureKind::Network)),
+            ("unexpected status 404 Not Found: no", Some(FailureKind::NotFound)),
+            ("There's an issue with the selected model (x).", Some(FailureKind::NotFound)),
+            (
+                "The model `x` does not exist or you do not have access to it.",
+                Some(FailureKind::NotFound),
+            ),
+            ("API Error: 400 x is not a valid model ID", Some(FailureKind::NotFound)),
             ("We’re currently experiencing high demand", Some(FailureKind::Overload)),
             ("Connection to the API was lost (ECONNRESET)", Some(FailureKind::Network)),
+            ("API Error: Connection dropped (ECONNRESET)", Some(FailureKind::Network)),
+            (
+                "API returned an empty or malformed response (HTTP 200): stream_truncated",
+                Some(FailureKind::Network),
+            ),
             ("Incorrect API key provided: x", Some(FailureKind::Auth)),
             ("The server had an error while processing your request", Some(FailureKind::Overload)),
             ("You exceeded your current quota", Some(FailureKind::RateLimit)),

@@ -12,6 +12,7 @@ pub mod cursor_agent;
 pub mod failure;
 #[cfg(test)]
 mod fixtures;
+mod hiding;
 pub mod history;
 pub mod jsonrpc;
 pub mod lines;
@@ -33,6 +34,7 @@ use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use self::activity::{Activity, Decision, PermissionOption};
+pub(crate) use self::cli::{is_of_agent, nothing};
 pub(crate) use self::cli::{remove as remove_home, sweep as sweep_homes};
 use self::history::History;
 pub use self::registry::{Kind, Registry};
@@ -56,6 +58,9 @@ pub enum OutputKind {
 pub struct Capabilities {
     /// Whether it keeps the conversation itself.
     pub keeps_history: bool,
+    /// Whether it is a command-line agent, which goes on with a session that it named. What one
+    /// saved is nothing to others, and not to be gone on with once they ran a turn.
+    pub resumes: bool,
     /// Whether it has tools of its own.
     pub native_tools: bool,
     /// Whether its processes call Substrat's tools over the agent's tool socket.
@@ -288,6 +293,11 @@ pub trait Instance: Send {
     /// before it is told, the newest.
     fn lacks(&self) -> Option<usize> {
         None
+    }
+    /// Whether the turn failed for what was said before it, of which it has nothing any more: told
+    /// less of that, it may do the same turn.
+    fn may_do_anew(&self) -> bool {
+        false
     }
     /// Gives what the session can be resumed from, and ends.
     fn suspend(self: Box<Self>) -> BoxFuture<'static, Result<Saved, Failure>>;

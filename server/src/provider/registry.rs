@@ -77,6 +77,14 @@ impl Problem {
     pub fn new(key: &str, problem: impl Into<String>) -> Self {
         Self { key: key.to_owned(), problem: problem.into() }
     }
+
+    /// With keys that are known, if a key is not.
+    pub fn with_keys(mut self, whose: &str, keys: &[&str]) -> Self {
+        if self.problem.starts_with("unknown field") {
+            self.problem += &format!("; {whose} may have {}", keys.join(", "));
+        }
+        self
+    }
 }
 
 /// Keys of every section.
@@ -339,7 +347,8 @@ fn plan(name: &str, section: Table) -> Result<Planned, Problem> {
         Problem::new("kind", format!("{problem}; one of these fits: {}", known.join(", ")))
     })?;
     let of = Section { name: name.into(), kind: kind.name, common: common.clone(), table };
-    Ok(Planned { make: (kind.read)(&of)?, common, section, kind: kind.name })
+    let make = (kind.read)(&of).map_err(|problem| problem.with_keys("every section", COMMON))?;
+    Ok(Planned { make, common, section, kind: kind.name })
 }
 
 impl Plan {

@@ -20,6 +20,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Child;
 
 use super::Failure;
+use super::hiding::{HIDDEN, without};
 use crate::model::{FailureClass, Json};
 
 /// Longest key, in bytes.
@@ -33,8 +34,6 @@ const MAX_COMPLAINT: usize = 8 << 10;
 const MAX_TOLD: usize = 200;
 /// What is shorter of what a command printed may be told.
 const SHORTEST_PART: usize = 4;
-/// Stands for a key in what is told.
-const HIDDEN: &str = "[hidden]";
 /// What is shorter is no key that could be told from other text.
 const SHORTEST: usize = 8;
 
@@ -77,9 +76,9 @@ impl Secrets {
         others.0.iter().for_each(|secret| self.add(secret));
     }
 
-    /// A text without the keys.
+    /// A text without the keys, and without what a cut left of one.
     pub fn hide(&self, text: &str) -> String {
-        let hide = |text: String, secret: &Secret| text.replace(secret.expose(), HIDDEN);
+        let hide = |text: String, secret: &Secret| without(&text, secret.expose());
         self.0.iter().fold(text.to_owned(), hide)
     }
 
@@ -185,12 +184,12 @@ impl fmt::Display for KeySource {
 }
 
 impl KeySource {
-    /// Whether there is something where the key comes from, as far as can be seen at a glance.
+    /// Whether there is a key where it comes from, as far as can be seen without a command.
     ///
     /// # Errors
     ///
     /// What is missing, and what to do.
-    pub fn is_there(&self) -> Result<(), String> {
+    pub async fn is_there(&self) -> Result<(), String> {
         match self {
             Self::Env(name) if std::env::var_os(name).is_none_or(|key| key.is_empty()) => Err(
                 format!("the daemon has no variable {name}: start it with one, or name a key_file"),
@@ -198,7 +197,10 @@ impl KeySource {
             Self::File(path) if !path.exists() => {
                 Err(format!("there is no file {}: put the key there", path.display()))
             }
-            _ => Ok(()),
+            Self::Env(_) | Self::File(_) => {
+                self.resolve().await.map(drop).map_err(NoKey::told_by_check)
+            }
+            Self::None | Self::Command(_) => Ok(()),
         }
     }
 
@@ -467,7 +469,7 @@ mod tests {
         let wanted = r#"{"[hidden]":{"[hidden]9":null},"a":["[hidden]",1.5]}"#;
         assert_eq!(secrets.hide_in(told).get(), wanted);
         // What holds none stays as it is, to the last byte.
-        let other = json(r#"{"b": 1.50, "a": ["sk-1234567"]}"#);
+        let other = json(r#"{"b": 1.50, "a": ["sk-1234"]}"#);
         assert_eq!(secrets.hide_in(other.clone()).get(), other.get());
     }
 

@@ -66,7 +66,7 @@ fn failed(provider: &str, failure: &Failure) -> Status {
     let check = format!("substratctl provider check {provider} says what it needs");
     let (code, hint) = match failure.class {
         FailureClass::Auth => {
-            (Code::FailedPrecondition, "give it a key, as its page says".to_owned())
+            (Code::FailedPrecondition, "give it a key that is good, as its page says".to_owned())
         }
         FailureClass::Permanent => {
             (Code::FailedPrecondition, "its page says which models it takes".to_owned())

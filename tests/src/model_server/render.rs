@@ -214,6 +214,12 @@ pub(super) fn refusal(api: Api, status: u16, kind: &str, message: &str) -> Value
     }
 }
 
+/// What OpenAI says where it has no such model.
+const NO_MODEL: &str = "The model `fake-1` does not exist or you do not have access to it.";
+/// What Google says.
+const NO_GEMINI_MODEL: &str =
+    "models/fake-1 is not found for API version v1beta, or is not supported for generateContent.";
+
 /// The name of an HTTP error and what is said of it.
 pub(super) fn named(api: Api, status: u16) -> (&'static str, &'static str) {
     let (anthropic, openai, message) = match status {
@@ -221,7 +227,8 @@ pub(super) fn named(api: Api, status: u16) -> (&'static str, &'static str) {
         401 => ("authentication_error", "invalid_api_key", "The key is not valid"),
         402 => ("billing_error", "insufficient_quota", "There is no credit left"),
         403 => ("permission_error", "permission_denied", "The key may not use this model"),
-        404 => ("not_found_error", "model_not_found", "There is no such model"),
+        404 if api == Api::Gemini => ("", "", NO_GEMINI_MODEL),
+        404 => ("not_found_error", "model_not_found", NO_MODEL),
         413 => ("request_too_large", "request_too_large", "The request is too large"),
         429 => ("rate_limit_error", "rate_limit_exceeded", "Too many requests"),
         504 => ("timeout_error", "timeout", "The model took too long"),

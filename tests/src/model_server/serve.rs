@@ -54,6 +54,7 @@ struct State {
     queue: VecDeque<Vec<Behaviour>>,
     spent: Spent,
     too_long: Option<String>,
+    most: Option<usize>,
 }
 
 impl ModelServer {
@@ -95,6 +96,11 @@ impl ModelServer {
     /// From now on, whatever has this text in it is too long.
     pub fn refuse(&self, text: &str) {
         self.shared.state().too_long = Some(text.to_owned());
+    }
+
+    /// From now on, a request of more bytes is too long.
+    pub fn limit(&self, most: usize) {
+        self.shared.state().most = Some(most);
     }
 
     /// Lets answers go on that are held under this name, and later ones too.
@@ -221,8 +227,14 @@ async fn answer(
         let (kind, _) = render::named(api, 400);
         return Ok(whole(400, &render::refusal(api, 400, kind, &why)));
     }
-    let too_long = shared.state().too_long.clone();
-    if too_long.is_some_and(|text| body.to_string().contains(&text)) {
+    let (too_long, most) = {
+        let state = shared.state();
+        (state.too_long.clone(), state.most)
+    };
+    let text = body.to_string();
+    if too_long.is_some_and(|part| text.contains(&part))
+        || most.is_some_and(|most| text.len() > most)
+    {
         ending.answered();
         return Ok(refused(api, &Behaviour::Overflow).expect("it is a refusal"));
     }

@@ -7,6 +7,9 @@ use substrat_tests::watch::{deltas, event_name};
 
 use super::{Agent, Bench, KEY};
 
+/// Bytes of a message with which a conversation is too long, and more than is told of one.
+const LONG: usize = 160_000;
+
 const ECHO: &str = r#"fn turn(prompt) { "heard " + messages()[0].text }"#;
 
 pub(crate) async fn turn(agent: Agent) {
@@ -127,8 +130,9 @@ pub(crate) async fn models(agent: Agent) {
     assert_eq!(left, 0, "its homes are gone");
 }
 
-pub(crate) async fn refused(agent: Agent) {
-    let Some(bench) = Bench::start(agent, &["providers.cli.attempts=1"]) else { return };
+pub(crate) async fn refused(agent: Agent, attempts: u32) {
+    let attempts = format!("providers.cli.attempts={attempts}");
+    let Some(bench) = Bench::start(agent, &[&attempts]) else { return };
     let client = bench.client().await;
     client.ask("m", "SAY alpha noted").await.unwrap();
     bench.server.refuse("far-too-long");
@@ -143,11 +147,33 @@ pub(crate) async fn refused(agent: Agent) {
     assert!(recalled.contains("alpha noted") && recalled.contains("beta noted"), "{recalled}");
 }
 
+pub(crate) async fn outgrown(agent: Agent) {
+    let Some(bench) = Bench::start(agent, &[]) else { return };
+    let client = bench.client().await;
+    client.ask("m", "SAY alpha noted").await.unwrap();
+    let asked = bench.server.requests().into_iter().map(|request| request.body.to_string().len());
+    let small = asked.max().unwrap();
+    client
+        .ask("m", &format!("SAY beta noted\n{}", "far too long ".repeat(LONG / 13)))
+        .await
+        .unwrap();
+    bench.server.limit(small + LONG);
+    let recalled = client.ask("m", "SAY gamma noted").await.unwrap();
+    assert!(recalled.ends_with("gamma noted"), "{recalled}");
+    let events = client.events().await;
+    let retries: Vec<_> = events.iter().filter(|event| event.r#type == "turn.retry").collect();
+    let classes: Vec<_> = retries.iter().map(|retry| text(retry, "class")).collect();
+    assert_eq!(classes, if agent.shortens { vec![] } else { vec!["overflow"] });
+    let recalled = client.ask("m", "RECALL").await.unwrap();
+    assert!(recalled.contains("gamma noted"), "{recalled}");
+}
+
 pub(crate) async fn failures(agent: Agent) {
     let Some(bench) = Bench::start(agent, &["providers.cli.attempts=1"]) else { return };
     let client = bench.client().await;
-    let troubles = ["STATUS 400", "STATUS 401", "STATUS 429", "STATUS 500", "STATUS 529", "CUT"];
-    for (trouble, class) in troubles.into_iter().zip(agent.classes) {
+    let statuses = [400, 401, 404, 429, 500, 529].map(|status| format!("STATUS {status}"));
+    let troubles = statuses.iter().map(String::as_str).chain(["CUT"]);
+    for (trouble, class) in troubles.zip(agent.classes) {
         let before = client.sequence().await;
         // What a failed turn was asked comes again with the next.
         let name = format!("m{before}");

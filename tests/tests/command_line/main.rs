@@ -30,6 +30,13 @@ use substrat_tests::model_server::ModelServer;
 
 pub const KEY: &str = "sk-test-4711-abcdef";
 
+/// Classes of failures.
+type Classes = [&'static str; 7];
+
+/// What each failure is by its status.
+const ALL: Classes =
+    ["invalid-request", "auth", "provider-gone", "rate-limit", "overload", "overload", "network"];
+
 /// A command-line agent.
 #[derive(Debug, Clone, Copy)]
 pub struct Agent {
@@ -39,23 +46,26 @@ pub struct Agent {
     kind: &'static str,
     /// Settings of it for a model at an address.
     settings: fn(&str) -> Vec<(&'static str, String)>,
-    /// Classes of the failures 400, 401, 429, 500, 529, and of a stream that breaks off; empty for
-    /// what is not tried.
-    classes: [&'static str; 6],
+    /// Classes of the failures 400, 401, 404, 429, 500, 529, and of a stream that breaks off.
+    classes: Classes,
+    /// Whether it makes a conversation shorter by itself that its model refuses as too long.
+    shortens: bool,
 }
 
 pub const CLAUDE: Agent = Agent {
     program: "claude",
     kind: "claude-code",
     settings: |url| vec![("base_url", url.to_owned()), ("model", "fake-1".to_owned())],
-    classes: ["invalid-request", "auth", "rate-limit", "overload", "overload", "network"],
+    classes: ALL,
+    shortens: true,
 };
 
 pub const CODEX: Agent = Agent {
     program: "codex",
     kind: "codex",
     settings: |url| vec![("base_url", format!("{url}/v1")), ("model", "fake-1".to_owned())],
-    classes: ["invalid-request", "auth", "rate-limit", "overload", "overload", "network"],
+    classes: ALL,
+    shortens: false,
 };
 
 pub const CODEX_EXEC: Agent = Agent {
@@ -103,9 +113,17 @@ pub const OPENCODE: Agent = Agent {
             ("env", toml::Value::Table(env).to_string()),
         ]
     },
-    // It tells words, and no status.
     // It tells of some no more than words.
-    classes: ["transient", "transient", "rate-limit", "transient", "overload", "network"],
+    classes: [
+        "transient",
+        "transient",
+        "provider-gone",
+        "rate-limit",
+        "transient",
+        "overload",
+        "network",
+    ],
+    shortens: true,
 };
 
 pub const GEMINI: Agent = Agent {
@@ -132,7 +150,8 @@ pub const GEMINI: Agent = Agent {
             ("files", toml::Value::Table(toml::Table::from_iter([file])).to_string()),
         ]
     },
-    classes: ["invalid-request", "auth", "rate-limit", "overload", "overload", "network"],
+    classes: ALL,
+    shortens: false,
 };
 
 /// Claude Code by its adapter.
@@ -155,7 +174,8 @@ pub const CLAUDE_ACP: Agent = Agent {
             ("env", toml::Value::Table(env).to_string()),
         ]
     },
-    classes: ["invalid-request", "auth", "rate-limit", "overload", "overload", "network"],
+    classes: ALL,
+    shortens: true,
 };
 
 /// Codex by its adapter.
@@ -181,7 +201,8 @@ pub const CODEX_ACP: Agent = Agent {
             ("files", toml::Value::Table(toml::Table::from_iter([file])).to_string()),
         ]
     },
-    classes: ["invalid-request", "auth", "rate-limit", "overload", "overload", "network"],
+    classes: ALL,
+    shortens: false,
 };
 
 /// Where a program of another agent lies, which an adapter runs.
@@ -194,7 +215,8 @@ pub const CURSOR: Agent = Agent {
     program: "cursor-agent",
     kind: "cursor-agent",
     settings: |url| vec![("base_url", format!("{url}/v1")), ("model", "fake-1".to_owned())],
-    classes: ["invalid-request", "auth", "rate-limit", "overload", "overload", "network"],
+    classes: ALL,
+    shortens: false,
 };
 
 impl Agent {
@@ -303,7 +325,12 @@ macro_rules! agents {
 
             #[tokio::test(flavor = "multi_thread")]
             async fn a_message_that_is_too_long_keeps_no_other_from_being_read() {
-                cases::refused(crate::$agent).await;
+                cases::refused(crate::$agent, 1).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn a_turn_goes_on_where_its_conversation_has_grown_too_long() {
+                cases::outgrown(crate::$agent).await;
             }
 
             #[tokio::test(flavor = "multi_thread")]

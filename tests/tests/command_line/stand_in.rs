@@ -5,7 +5,7 @@ use substrat_tests::harness::{Daemon, say};
 use substrat_tests::model_server::ModelServer;
 use substrat_tests::probe::eventually;
 
-use super::{Bench, CURSOR, KEY};
+use super::{Bench, CURSOR, KEY, cases};
 
 /// How often its model reads a text in what it was asked last.
 fn read(server: &ModelServer, text: &str) -> usize {
@@ -26,6 +26,11 @@ async fn instructions_that_changed_are_told_once_in_the_same_chat() {
     let recalled = client.ask("m", "RECALL").await.unwrap();
     assert!(recalled.contains("alpha noted"), "{recalled}");
     assert_eq!((read(&bench.server, "be good"), read(&bench.server, "be brief")), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_is_too_long_costs_the_conversation_nothing_when_it_is_tried_often() {
+    cases::refused(CURSOR, 9).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -74,8 +79,10 @@ fn what_tells_no_models_says_why() {
         of_script(folder.path(), "mute", MUTE),
         of_script(folder.path(), "other", "echo no such option >&2; exit 2"),
         of_script(folder.path(), "chatty", "exec yes hello"),
+        of_script(folder.path(), "gemini", "echo spawn /gone/codex ENOENT >&2; exit 1"),
     ];
-    let settings: Vec<&str> = settings.iter().flatten().map(String::as_str).collect();
+    let settings = settings.iter().flatten().map(String::as_str);
+    let settings: Vec<&str> = settings.chain(["providers.gemini.key_env=HOME"]).collect();
     let daemon = Daemon::on(&folder.path().join("home"), &settings);
     let page = "hint: its page says which models it takes";
     let check = "substratctl provider check other says what it needs";
@@ -94,6 +101,7 @@ fn what_tells_no_models_says_why() {
     for (provider, why) in [
         ("other", "other opens no session: exit 2: no such option; docs/acp.md says how"),
         ("chatty", "chatty opens no session: it wrote more than 8 MiB"),
+        ("gemini", "ENOENT; install it again, with what it runs: npm install -g @google"),
     ] {
         let no = say(&daemon.home, &["provider", "check", provider]);
         assert!(no.code == Some(1) && no.stderr.contains(why), "{no:?}");

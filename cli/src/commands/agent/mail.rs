@@ -46,7 +46,7 @@ pub(super) async fn retry(context: &Context, args: Retry) -> Result<(), Error> {
     let response = client.agents().retry_messages(request).await?.into_inner();
     context.output.response(&response, |response| {
         if let Some(agent) = &response.agent {
-            line(&format!("{} goes on with what lies in its inbox", agent.path));
+            line(&format!("{} takes up what lies in its inbox next", agent.path));
         }
     })
 }

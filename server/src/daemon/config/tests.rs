@@ -142,6 +142,8 @@ fn sections_on_providers_are_read_and_checked() {
         ("[providers.program]\nslots = 0", "providers.program.slots: a number from 1 on"),
         ("[providers.program]\nattempts = \"x\"", "providers.program.attempts: invalid type"),
         ("[providers.program]\nslotz = 1", "unknown field `slotz`"),
+        ("[providers.claude-code]\ncommand = 1", "; every command-line agent may have program, "),
+        ("[providers.claude-code]\ncommand = 1", "; every section may have kind, slots, "),
         ("[providers.program]\nfallback = [\"x:y\"]", "there is no provider \"x\""),
         ("[providers.program]\nfallback = [\"program\"]", "cannot stand in for itself"),
         ("providers.x = 1", "name a key of it"),

@@ -20,7 +20,16 @@ use crate::provider::{
     Question, Registry, Spec, TurnIo,
 };
 
-struct Backend;
+/// What a command-line agent saves of its session.
+const SESSION: &[u8] = br#"{"kind":"fake","session_id":"s"}"#;
+
+#[derive(Default)]
+struct Backend {
+    /// Whether it is a command-line agent.
+    resumes: bool,
+    /// What its session was opened with.
+    found: Option<Blob>,
+}
 
 impl Provider for Backend {
     fn info(&self) -> Info {
@@ -28,7 +37,11 @@ impl Provider for Backend {
             name: "fake".into(),
             kind: "fake",
             description: "does as it is told".into(),
-            capabilities: Capabilities { pulse: true, ..Capabilities::default() },
+            capabilities: Capabilities {
+                pulse: true,
+                resumes: self.resumes,
+                ..Capabilities::default()
+            },
             call_limit: None,
         }
     }
@@ -38,8 +51,9 @@ impl Provider for Backend {
     fn check(&self, _: &str, _: Option<&str>) -> Result<(), Objection> {
         Ok(())
     }
-    fn open(&self, _: Spec) -> BoxFuture<'_, Result<Box<dyn Instance>, Failure>> {
-        async { Ok(Box::new(Self) as Box<dyn Instance>) }.boxed()
+    fn open(&self, spec: Spec) -> BoxFuture<'_, Result<Box<dyn Instance>, Failure>> {
+        let instance = Self { resumes: self.resumes, found: spec.saved };
+        async { Ok(Box::new(instance) as Box<dyn Instance>) }.boxed()
     }
 }
 
@@ -67,6 +81,14 @@ impl Instance for Backend {
         async move {
             let response = match &*prompt.messages[0].text {
                 "ask" => format!("{:?}", io.ask(question()).await),
+                "found" => {
+                    let found = self.found.as_ref().map(|found| found.as_slice());
+                    format!("{:?}", found.map(String::from_utf8_lossy))
+                }
+                "keep" => {
+                    let saved = Saved::State(Blob::from(SESSION.to_vec()));
+                    return Ok(Ended::Completed { response: String::new(), saved });
+                }
                 "give up" => {
                     let asked = io.ask(question());
                     let gone = tokio::time::timeout(Duration::from_secs(1), asked).await.is_err();
@@ -105,7 +127,7 @@ impl Instance for Backend {
 
 /// A world with an agent, whose provider is set up like this.
 async fn world(common: Common) -> (World, AgentId) {
-    let entry = Entry::of(Arc::new(Backend), common);
+    let entry = Entry::of(Arc::new(Backend::default()), common);
     let world = World::with(1 << 20, Registry::new([("fake".into(), entry)].into()));
     let Ok(Outcome::Agent(agent)) = world.handle.execute(create("a"), None).await else {
         panic!("an agent was created")
@@ -308,6 +330,25 @@ async fn a_state_is_saved_though_the_turn_fails() {
     assert!(matches!(world.ask("a", "save").await, Answer::Failed { .. }));
     let saved = world.handle.read(move |state| state.agent(agent).unwrap().session.saved.clone());
     assert_eq!(saved.await.unwrap(), Some(Blob::from(vec![7])));
+}
+
+#[tokio::test]
+async fn what_a_command_line_agent_left_is_for_such_alone_and_not_once_another_ran_a_turn() {
+    let (world, _) = world(Common::default()).await;
+    let becomes = |resumes| {
+        let backend = Backend { resumes, ..Backend::default() };
+        let entry = Entry::of(Arc::new(backend), Common::default());
+        world.handle.providers().replace([("fake".into(), entry)].into());
+    };
+    becomes(true);
+    ask(&world, "keep").await;
+    becomes(true);
+    let kept = format!("Some({:?})", String::from_utf8_lossy(SESSION));
+    assert_eq!(ask(&world, "found").await, kept);
+    becomes(false);
+    assert_eq!(ask(&world, "found").await, "None");
+    becomes(true);
+    assert_eq!(ask(&world, "found").await, r#"Some("null")"#);
 }
 
 #[tokio::test(start_paused = true)]

@@ -244,6 +244,8 @@ impl Cli for Acp {
             begun: false,
             is_open: false,
             prompt: None,
+            is_asked: false,
+            unheard: None,
         })
     }
 }
@@ -267,6 +269,11 @@ struct Talk {
     is_open: bool,
     /// What waits for the session.
     prompt: Option<String>,
+    /// Whether it was given a prompt.
+    is_asked: bool,
+    /// The name of a new session of which nothing was heard since its first prompt. It may hold
+    /// nothing yet, so that it is not to be gone on with: it would know nothing of the log.
+    unheard: Option<String>,
 }
 
 impl Talk {
@@ -274,6 +281,9 @@ impl Talk {
         let mut steps = Vec::new();
         for event in events {
             match event {
+                Event::Activity(Activity::Session(id)) if self.session.is_none() => {
+                    self.unheard = Some(id);
+                }
                 Event::Activity(activity) => steps.push(Event::Activity(activity)),
                 Event::Write(line) => steps.push(Event::Write(line)),
                 Event::Over(over) => steps.push(Event::Over(self.over(over))),
@@ -360,14 +370,14 @@ impl Talk {
         };
         line.ok_or_else(|| {
             let problem = "it offers no choice of models; name the model in args or env";
-            Failed::new(FailureKind::InvalidRequest, problem)
+            Failed::new(FailureKind::Misconfigured, problem)
         })
     }
 
     /// What it means that the session did not take the model.
     fn unknown_model(&self, failed: Failed) -> Failed {
-        use FailureKind::{Gone, InvalidRequest, Other, Unclear};
-        if !matches!(failed.kind, Gone | InvalidRequest | Other | Unclear) {
+        use FailureKind::{Gone, InvalidRequest, NotFound, Other, Unclear};
+        if !matches!(failed.kind, Gone | InvalidRequest | NotFound | Other | Unclear) {
             return failed;
         }
         let model = self.model.as_deref().unwrap_or_default();
@@ -380,7 +390,7 @@ impl Talk {
             0 => {}
             more => problem += &format!(" and {more} more"),
         }
-        Failed::new(InvalidRequest, problem)
+        Failed::new(FailureKind::Misconfigured, problem)
     }
 
     /// The prompt, once it can be taken.
@@ -389,7 +399,9 @@ impl Talk {
             return None;
         }
         let prompt = self.prompt.take()?;
-        self.client.prompt(&prompt).map(Event::Write)
+        let line = self.client.prompt(&prompt)?;
+        self.is_asked = true;
+        Some(Event::Write(line))
     }
 }
 
@@ -404,8 +416,10 @@ impl Dialogue for Talk {
     }
 
     fn read(&mut self, line: &str) -> Vec<Step> {
+        let heard = self.unheard.take_if(|_| self.is_asked).map(Activity::Session);
         let events = self.client.read(line);
-        self.steps(events)
+        let steps = self.steps(events);
+        heard.map(Event::Activity).into_iter().chain(steps).collect()
     }
 
     fn end(&mut self) -> Vec<Step> {
@@ -423,7 +437,8 @@ impl Dialogue for Talk {
     }
 
     fn kept(&self) -> Value {
-        let Some(session) = self.client.session() else { return Value::Null };
+        let session = self.client.session().filter(|_| self.unheard.is_none());
+        let Some(session) = session else { return Value::Null };
         let (session_id, totals) = (session.to_owned(), self.client.totals());
         let kept = Kept { session_id, totals, told: false, holds: self.told.kept() };
         serde_json::to_value(kept).unwrap_or_default()
@@ -445,5 +460,76 @@ impl Dialogue for Talk {
         self.client.settle();
         let told = Event::Activity(Activity::Alive);
         self.prompted().into_iter().chain([told]).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn talk(session: Option<&str>) -> Talk {
+        Talk {
+            client: Client::new(Totals::default()),
+            auth: None,
+            told: Told::in_prompts("", None),
+            session: session.map(str::to_owned),
+            model: None,
+            models: Vec::new(),
+            cwd: "/ws".to_owned(),
+            servers: Vec::new(),
+            version: "0.1.0",
+            begun: false,
+            is_open: false,
+            prompt: None,
+            is_asked: false,
+            unheard: None,
+        }
+    }
+
+    fn says(talk: &mut Talk, line: &Value) -> Vec<Step> {
+        talk.read(&line.to_string())
+    }
+
+    fn names_session(steps: &[Step]) -> bool {
+        steps.iter().any(|step| matches!(step, Event::Activity(Activity::Session(_))))
+    }
+
+    /// One whose session is open, without the prompt that it was to be given if it is cancelled.
+    fn opened(session: Option<&str>, cancels: bool) -> (Talk, bool) {
+        let (mut talk, mut told) = (talk(session), false);
+        talk.start(TurnId::from_u64(1), "hello");
+        let agent = json!({"protocolVersion": 1, "agentCapabilities": {"loadSession": true}});
+        told |= names_session(&says(&mut talk, &json!({"id": 0, "result": agent})));
+        if cancels {
+            talk.interrupt();
+        }
+        told |= names_session(&says(&mut talk, &json!({"id": 1, "result": {"sessionId": "s"}})));
+        (talk, told)
+    }
+
+    #[test]
+    fn a_session_that_was_given_no_prompt_is_not_gone_on_with() {
+        let (talk, told) = opened(None, true);
+        assert_eq!((talk.kept(), told), (Value::Null, false));
+    }
+
+    #[test]
+    fn a_new_session_is_gone_on_with_once_something_is_heard_of_its_prompt() {
+        let (mut talk, told) = opened(None, false);
+        assert_eq!((talk.kept(), told), (Value::Null, false));
+        let update = json!({"sessionUpdate": "agent_message_chunk",
+            "content": {"type": "text", "text": "hi"}});
+        let params = json!({"sessionId": "s", "update": update});
+        let steps = says(&mut talk, &json!({"method": "session/update", "params": params}));
+        assert_eq!(steps.first(), Some(&Event::Activity(Activity::Session("s".to_owned()))));
+        assert_eq!(talk.kept()["session_id"], "s");
+    }
+
+    #[test]
+    fn a_session_that_is_gone_on_with_is_kept_whatever_comes() {
+        let (talk, told) = opened(Some("s"), true);
+        assert_eq!((&talk.kept()["session_id"], told), (&json!("s"), true));
     }
 }

@@ -148,7 +148,7 @@ impl Client {
             offered => format!("auth may be {}", offered.join(", ")),
         };
         let problem = format!("it cannot be authenticated by {method:?}; {offers}");
-        Err(Failed::new(FailureKind::InvalidRequest, problem))
+        Err(Failed::new(FailureKind::Misconfigured, problem))
     }
 
     /// Opens the session.
@@ -252,7 +252,10 @@ impl Client {
         let read = if call == Call::Prompt && self.acted { failed } else { failed_at_first };
         let result = result.map_err(|error| read(&error));
         let answer = match call {
-            Call::Initialize => Answer::Ready(result.and_then(|result| self.ready(&result))),
+            Call::Initialize => {
+                let result = result.map_err(no_agent);
+                Answer::Ready(result.and_then(|result| self.ready(&result)))
+            }
             Call::Authenticate => Answer::Authenticated(result.map(drop)),
             Call::Open { session, replays } => {
                 Answer::Opened(self.opened(session, replays, result))
@@ -410,5 +413,20 @@ impl Client {
             options: options.clone(),
         };
         self.turn.ask(id, options, told);
+    }
+}
+
+/// What it means that a program refused to begin: it was asked nothing yet that could be wrong.
+fn no_agent(failed: Failed) -> Failed {
+    match failed.kind {
+        FailureKind::InvalidRequest | FailureKind::Other => {
+            let said = failed.message;
+            let problem = format!(
+                "it does not begin as an agent of the protocol does ({said}): look at its program \
+                 and args"
+            );
+            Failed::new(FailureKind::Misconfigured, problem)
+        }
+        _ => failed,
     }
 }

@@ -90,7 +90,7 @@ pub(super) fn failed(error: &Error) -> Failed {
     let kind = match by_words {
         // What stands behind it may be the last words of that CLI.
         _ if is_lost => FailureKind::Killed,
-        Some(kind @ FailureKind::Overflow) => kind,
+        Some(kind @ (FailureKind::Overflow | FailureKind::NotFound)) => kind,
         // Gemini gives a stream that broke off the status of a server with trouble.
         _ if message == "terminated" => FailureKind::Network,
         // Claude's adapter names any of them an error of the server.

@@ -46,6 +46,9 @@ pub const OPENAI: Kind = Kind {
     ],
 };
 
+/// The keys that say where a key comes from.
+const KEY_KEYS: &str = "key_env, key_file or key_command";
+
 /// The keys of a section.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -186,16 +189,25 @@ impl Config {
         Ok((key, secrets))
     }
 
-    /// A failure, with what to do where a server refuses who showed no key.
+    /// A failure of a request, with what to do where the server refuses the key, or has no such
+    /// model or page.
     pub(super) fn explained(&self, mut failure: Failure) -> Failure {
-        if failure.class == FailureClass::Auth && self.key == KeySource::None {
-            let next = format!(
-                "; no key is given to it: name one in [providers.{}] with key_env, key_file or \
-                 key_command",
-                written(&self.name)
-            );
-            failure.message.push_str(&next);
-        }
+        let (name, section) = (&self.name, written(&self.name));
+        let next = match (failure.class, &self.key) {
+            (FailureClass::Auth, KeySource::None) => {
+                format!("no key is given to it: name one in [providers.{section}] with {KEY_KEYS}")
+            }
+            (FailureClass::Auth, key) => format!(
+                "its key comes from {key}: look whether that is good, or name another in \
+                 [providers.{section}] with {KEY_KEYS}"
+            ),
+            (FailureClass::ProviderGone, _) => format!(
+                "look at the model and at base_url in [providers.{section}]; \
+                 substratctl provider models {name} lists its models"
+            ),
+            _ => return failure,
+        };
+        failure.message = format!("{}; {next}", failure.message);
         failure
     }
 

@@ -333,9 +333,14 @@ fn wait_of(text: &str, now: Option<&str>) -> Option<Duration> {
     Some(at.duration_since(now).unwrap_or_default())
 }
 
+/// What servers refuse as wrong that is not.
+const STAND_FOR_400: [FailureKind; 3] =
+    [FailureKind::RateLimit, FailureKind::Auth, FailureKind::NotFound];
+
 fn classify(status: u16, said: &Said) -> FailureClass {
     // Where the answer is a success, its error tells the status.
-    let status = if is_failure(status) { status } else { said.status().unwrap_or_default() };
+    let is_told = (300..600).contains(&status);
+    let status = if is_told { status } else { said.status().unwrap_or_default() };
     let named = said.name();
     let worded = worded(&said.message);
     // A request that is too long is refused as one that is wrong. Of tokens in a time they say
@@ -343,10 +348,16 @@ fn classify(status: u16, said: &Said) -> FailureClass {
     let is_limit = status == 429 || named == Some(FailureKind::RateLimit);
     let mut told = named.into_iter().chain(worded.filter(|_| !is_limit));
     let overflow = told.find(|kind| *kind == FailureKind::Overflow);
+    let by_status = FailureKind::of_status(status.into());
     let of_status = match status {
-        400 if matches!(worded, Some(FailureKind::RateLimit | FailureKind::Auth)) => worded,
+        // A key is shown to no other address.
+        300..=399 => Some(FailureKind::NotFound),
+        400 => {
+            let mut said = worded.into_iter().chain(named);
+            said.find(|kind| STAND_FOR_400.contains(kind)).or(by_status)
+        }
         409 => Some(FailureKind::Network),
-        status => FailureKind::of_status(status.into()),
+        _ => by_status,
     };
     let kind = overflow.or(of_status).or(named).or(worded);
     kind.unwrap_or(FailureKind::Network).class()
@@ -383,20 +394,39 @@ mod tests {
 
     use super::*;
 
+    fn class_of(status: u16, body: &Value) -> FailureClass {
+        let said = said(body.to_string().as_bytes());
+        let status = StatusCode::from_u16(status).unwrap();
+        refused(status, &HeaderMap::new(), &said, &Secrets::default()).class
+    }
+
+    fn anthropic(kind: &str, text: &str) -> Value {
+        json!({"type": "error", "error": {"type": kind, "message": text}})
+    }
+
+    #[test]
+    fn a_model_that_is_not_there_is_no_wrong_request() {
+        for (status, body) in [
+            (404, json!({"error": {"message": "no model", "type": null, "code": null}})),
+            (404, anthropic("not_found_error", "model: x")),
+            (410, json!({"error": "it is gone"})),
+            (301, json!("see elsewhere")),
+            (400, json!({"error": {"code": 400, "message": "x is not a valid model ID"}})),
+            (400, json!({"error": {"code": "model_not_found", "message": "x"}})),
+            (400, json!({"object": "error", "message": "The model `x` does not exist."})),
+        ] {
+            assert_eq!(class_of(status, &body), FailureClass::ProviderGone, "{body}");
+        }
+    }
+
     #[test]
     fn errors_of_any_shape_have_a_class() {
         use FailureClass as Is;
-        let anthropic = |kind: &str, text: &str| json!({"type": "error", "error": {"type": kind, "message": text}});
         for (status, body, wanted) in [
             (400, anthropic("invalid_request_error", "no"), Is::InvalidRequest),
             (400, anthropic("invalid_request_error", "prompt is too long: 9 tokens"), Is::Overflow),
             (401, anthropic("authentication_error", "bad key"), Is::Auth),
             (402, json!({"error": {"code": 402, "message": "no credits"}}), Is::Auth),
-            (
-                404,
-                json!({"error": {"message": "no model", "type": null, "code": null}}),
-                Is::InvalidRequest,
-            ),
             (413, anthropic("request_too_large", ""), Is::Overflow),
             (400, anthropic("invalid_request_error", "Your credit balance is too low"), Is::Auth),
             (429, json!({"error": {"code": 429, "message": "slow down"}}), Is::RateLimit),
@@ -440,10 +470,7 @@ mod tests {
                 Is::Overflow,
             ),
         ] {
-            let said = said(body.to_string().as_bytes());
-            let status = StatusCode::from_u16(status).unwrap();
-            let failure = refused(status, &HeaderMap::new(), &said, &Secrets::default());
-            assert_eq!(failure.class, wanted, "{body}");
+            assert_eq!(class_of(status, &body), wanted, "{body}");
         }
         let page = said(b"<html>bad gateway</html>");
         assert_eq!(page.message, "<html>bad gateway</html>");

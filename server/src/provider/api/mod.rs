@@ -38,7 +38,6 @@ use self::http::{Stream, told};
 use self::room::Room;
 use self::sse::Event;
 use super::activity::Activity;
-use super::cli::{is_of_agent, nothing};
 use super::registry::written;
 use super::secret::{NoKey, Secret, Secrets};
 use super::{
@@ -114,16 +113,21 @@ impl Api {
         Ok(dialect.models(&page))
     }
 
-    /// The models, or why there are none, as a check tells it.
-    async fn ask(&self) -> Result<Vec<Model>, String> {
-        let (key, secrets) = self.config.find_key().await.map_err(NoKey::told_by_check)?;
-        match self.list(key.as_ref(), &secrets).await {
+    /// The models, or why there are none, with what to do.
+    async fn ask(&self, key: Option<&Secret>, secrets: &Secrets) -> Result<Vec<Model>, Failure> {
+        match self.list(key, secrets).await {
             Ok(models) => Ok(models),
-            Err(failure) => match reach::problem(self.config.server.base()).await {
-                None => Err(self.config.explained(failure).message),
-                Some(unreached) => Err(unreached),
-            },
+            Err(failure) => Err(match reach::problem(self.config.server.base()).await {
+                None => self.config.explained(failure),
+                Some(unreached) => Failure::new(FailureClass::Network, unreached),
+            }),
         }
+    }
+
+    /// The models, or why there are none, as a check tells it.
+    async fn ask_for_check(&self) -> Result<Vec<Model>, String> {
+        let (key, secrets) = self.config.find_key().await.map_err(NoKey::told_by_check)?;
+        self.ask(key.as_ref(), &secrets).await.map_err(|failure| failure.message)
     }
 }
 
@@ -145,20 +149,22 @@ impl Provider for Api {
                 ("server".to_owned(), config.server.base().to_string()),
                 ("key".to_owned(), config.key.to_string()),
             ];
-            if let Some(model) = &config.model {
-                facts.push(("model".to_owned(), model.clone()));
-            }
-            let problem = match (self.config.key.is_there(), ask) {
+            let mut model = config.model.clone();
+            let problem = match (self.config.key.is_there().await, ask) {
                 (Err(problem), _) => Some(problem),
                 (Ok(()), false) => reach::problem(config.server.base()).await,
-                (Ok(()), true) => match self.ask().await {
+                (Ok(()), true) => match self.ask_for_check().await {
                     Ok(models) => {
                         facts.push(("models".to_owned(), models.len().to_string()));
+                        if let Some(model) = model.as_mut().filter(|one| !is_listed(one, &models)) {
+                            model.push_str(", which is not among those that the server lists");
+                        }
                         None
                     }
                     Err(problem) => Some(problem),
                 },
             };
+            facts.extend(model.map(|model| ("model".to_owned(), model)));
             Health { version: String::new(), problem, facts }
         }
         .boxed()
@@ -167,8 +173,7 @@ impl Provider for Api {
     fn models(&self) -> BoxFuture<'_, Result<Vec<Model>, Failure>> {
         async {
             let (key, secrets) = self.config.key().await?;
-            let listed = self.list(key.as_ref(), &secrets).await;
-            listed.map_err(|failure| self.config.explained(failure))
+            self.ask(key.as_ref(), &secrets).await
         }
         .boxed()
     }
@@ -193,7 +198,6 @@ impl Provider for Api {
                 config: self.config.clone(),
                 model: model.to_owned(),
                 instructions: spec.instructions,
-                is_news: spec.saved.as_ref().is_some_and(is_of_agent),
                 fitted: Fitted::default(),
             };
             Ok(Box::new(session) as Box<dyn Instance>)
@@ -202,14 +206,25 @@ impl Provider for Api {
     }
 }
 
+/// Whether a server lists a model, be it by the longer name that it stands for, with a date or a
+/// tag. Servers take models that they do not list.
+fn is_listed(model: &str, models: &[Model]) -> bool {
+    let name = model.strip_suffix("-latest").unwrap_or(model);
+    // Four digits or more, such as a year, are no part of a version.
+    let dated = |rest: &str| rest.bytes().take_while(u8::is_ascii_digit).count() >= 4;
+    models.iter().any(|listed| match listed.id.strip_prefix(name) {
+        Some("") => true,
+        Some(rest) => rest.starts_with([':', '@']) || rest.strip_prefix('-').is_some_and(dated),
+        None => false,
+    })
+}
+
 /// A session of a model, which has nothing of its own to keep: how the conversation fitted is found
 /// out again.
 struct Session {
     config: Arc<Config>,
     model: String,
     instructions: Arc<str>,
-    /// Whether a command-line agent ran the turns before, which does not know of the next.
-    is_news: bool,
     /// How the conversation fitted last.
     fitted: Fitted,
 }
@@ -226,12 +241,7 @@ impl Instance for Session {
                 biased;
                 // Whatever runs is dropped, its connection with it.
                 () = cancelled.cancelled() => Ok(Ended::Cancelled),
-                ended = self.run(prompt, io) => {
-                    if ended.is_ok() && std::mem::take(&mut self.is_news) {
-                        return ended.map(having_forgotten);
-                    }
-                    ended.map_err(|failure| self.config.explained(failure))
-                }
+                ended = self.run(prompt, io) => ended,
             }
         }
         .boxed()
@@ -242,25 +252,26 @@ impl Instance for Session {
     }
 }
 
-/// An end with which the session has nothing more of the command-line agent that had it before.
-fn having_forgotten(ended: Ended) -> Ended {
-    match ended {
-        Ended::Completed { response, .. } => {
-            Ended::Completed { response, saved: Saved::State(nothing()) }
-        }
-        Ended::Cancelled => Ended::Cancelled,
-    }
-}
-
 impl Session {
     async fn run(&mut self, prompt: Prompt, io: Arc<dyn TurnIo>) -> Result<Ended, Failure> {
         // It is read anew, so that one that was exchanged is in force with the next turn.
         let (key, secrets) = self.config.key().await?;
         let asked = (prompt.turn, prompt.text.clone());
-        let mut conversation = Conversation::new(io.history().await?, asked, self.fitted);
+        let conversation = Conversation::new(io.history().await?, asked, self.fitted);
+        let ended = self.converse(conversation, &prompt, (key.as_ref(), &secrets), &io).await;
+        ended.map_err(|failure| self.config.explained(failure))
+    }
+
+    async fn converse(
+        &mut self,
+        mut conversation: Conversation,
+        prompt: &Prompt,
+        (key, secrets): (Option<&Secret>, &Secrets),
+        io: &Arc<dyn TurnIo>,
+    ) -> Result<Ended, Failure> {
         let (mut said, mut is_noticed) = (String::new(), false);
         for _ in 0..self.config.max_steps {
-            let answer = self.ask_fitting(&mut conversation, &prompt, key.as_ref(), &secrets, &io);
+            let answer = self.ask_fitting(&mut conversation, prompt, key, secrets, io);
             let Answer { reply, stop, .. } = answer.await?;
             self.fitted = conversation.fitted();
             if !is_noticed && let Some(notice) = conversation.notice() {
@@ -286,7 +297,7 @@ impl Session {
                 // What was said before a call is no part of the answer.
                 io.tell(Activity::Text { kind: OutputKind::Text, text: std::mem::take(&mut said) });
             }
-            let results = call_all(&reply.calls, &io).await;
+            let results = call_all(&reply.calls, io).await;
             let calls_nothing = reply.calls.is_empty();
             conversation.messages.push(Message::Assistant(reply));
             if !calls_nothing {
@@ -351,35 +362,53 @@ impl Session {
             .post(dialect.path(), body.to_string().into_bytes(), key.map(|key| dialect.key(key)))
             .await?;
         let mut stream = Stream::of(response, secrets).await?;
-        let mut fold = dialect.fold();
-        let read = async {
-            while !fold.is_over()
-                && let Some(came) = stream.next().await?
+        let mut reading = Reading { session: self, io, fold: Some(dialect.fold()) };
+        while let Some(fold) = reading.fold.as_mut().filter(|fold| !fold.is_over())
+            && let Some(came) = stream.next().await?
+        {
+            io.alive();
+            if let Some(event) = came
+                && let Some(piece) = fold.event(&event, secrets)?
             {
-                io.alive();
-                if let Some(event) = came
-                    && let Some(piece) = fold.event(&event, secrets)?
-                {
-                    io.emit(piece.kind, &piece.text);
-                }
+                io.emit(piece.kind, &piece.text);
             }
-            Ok(())
-        };
-        if let Err(failure) = read.await {
-            self.report(fold.usage(), None, io);
-            return Err(failure);
         }
-        let used = fold.usage();
-        let answer = fold.answer();
-        let cost = answer.as_ref().ok().and_then(|answer| answer.cost);
-        self.report(used, cost, io);
-        answer
+        reading.done()
     }
 
     fn report(&self, mut usage: Usage, cost: Option<u64>, io: &Arc<dyn TurnIo>) {
         usage.cost_micro_usd = cost.unwrap_or_else(|| self.config.cost(&self.model, usage));
         if !usage.is_zero() {
             io.report_usage(usage);
+        }
+    }
+}
+
+/// An answer that is read. What it used is booked also where nobody waits for its end any more.
+struct Reading<'a> {
+    session: &'a Session,
+    io: &'a Arc<dyn TurnIo>,
+    /// None once it is booked.
+    fold: Option<Box<dyn Fold>>,
+}
+
+impl Reading<'_> {
+    fn done(mut self) -> Result<Answer, Failure> {
+        let Some(fold) = self.fold.take() else {
+            return Err(Failure::permanent("the answer was read before"));
+        };
+        let used = fold.usage();
+        let answer = fold.answer();
+        let cost = answer.as_ref().ok().and_then(|answer| answer.cost);
+        self.session.report(used, cost, self.io);
+        answer
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        if let Some(fold) = self.fold.take() {
+            self.session.report(fold.usage(), None, self.io);
         }
     }
 }

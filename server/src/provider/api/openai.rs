@@ -11,6 +11,7 @@ use super::room::Room;
 use super::sse::Event;
 use super::{Ask, Dialect, Fold, Piece};
 use crate::model::{FailureClass, Usage};
+use crate::provider::meter::micro_usd;
 use crate::provider::secret::{Secret, Secrets};
 use crate::provider::{Failure, Model, OutputKind};
 
@@ -177,7 +178,7 @@ impl Folding {
             ..Usage::default()
         };
         let cost = usage.get("cost").and_then(Value::as_f64);
-        self.cost = cost.map(|dollars| (dollars * 1e6).round() as u64).or(self.cost);
+        self.cost = cost.map(micro_usd).or(self.cost);
     }
 
     /// Takes a fragment of a call.

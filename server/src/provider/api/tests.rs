@@ -9,11 +9,11 @@ use super::chat::{Answer, Call, CallResult, Conversation, Fitted, Message, Reply
 use super::openai::{MaxTokensAs, OpenAi};
 use super::room::{MAX_ANSWER, MAX_CALLS};
 use super::sse::{Event, Events};
-use super::{Ask, Dialect};
+use super::{Ask, Dialect, is_listed};
 use crate::model::{CallId, FailureClass, Json, SessionId, TurnId, Usage};
 use crate::provider::history::{End, History, Item, Turn};
 use crate::provider::secret::Secrets;
-use crate::provider::{Failure, OutputKind};
+use crate::provider::{Failure, Model, OutputKind};
 
 const OPENAI: OpenAi = OpenAi { stream_usage: true, max_tokens_as: MaxTokensAs::MaxTokens };
 
@@ -515,5 +515,18 @@ proptest! {
         let stream: Vec<u8> = lines.iter().flat_map(|line| [b"data: ", &line[..], b"\n\n"].concat()).collect();
         // An answer needs a word of its end.
         prop_assert!(read(STREAMS[which].0, &[&stream]).1.is_err());
+    }
+}
+
+#[test]
+fn a_model_is_known_by_the_names_that_its_server_lists() {
+    let ids = ["claude-haiku-4-5-20251001", "gpt-5-2025-08-07", "llama3:latest", "v/model:free"];
+    let models = ids.map(|id| Model { id: id.into(), ..Model::default() });
+    let short = ["claude-haiku-4-5", "claude-haiku-4-5-latest", "gpt-5", "llama3", "v/model"];
+    for known in ids.into_iter().chain(short) {
+        assert!(is_listed(known, &models), "{known}");
+    }
+    for unknown in ["claude-opus-4-5", "claude-haiku", "llama", "model", "gpt-5-mini", "gpt", ""] {
+        assert!(!is_listed(unknown, &models), "{unknown}");
     }
 }

@@ -187,7 +187,8 @@ impl Stream {
                         .as_f64()
                         .and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok()),
                     failure,
-                    message: error.to_owned(),
+                    // It says so of whatever has no name.
+                    message: if error == "unknown" { String::new() } else { error.to_owned() },
                 });
             }
             "permission_denied" => {
@@ -435,7 +436,12 @@ fn rules_of_session(suggestions: &Value) -> Vec<Value> {
 fn failure(line: &Value, message: String) -> Failed {
     let by_words = FailureKind::of_text(&message);
     let kind = match by_words {
-        Some(kind @ (FailureKind::Overflow | FailureKind::Gone | FailureKind::Network)) => kind,
+        Some(
+            kind @ (FailureKind::Overflow
+            | FailureKind::Gone
+            | FailureKind::Network
+            | FailureKind::NotFound),
+        ) => kind,
         _ => FailureKind::of_name(text(line, "api_error_type"))
             .or_else(|| line["api_error_status"].as_i64().and_then(FailureKind::of_status))
             .or_else(|| FailureKind::of_name(text(line, "error")))

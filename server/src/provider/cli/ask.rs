@@ -13,7 +13,7 @@ use super::provider::Inner;
 use super::{Asked, Asking, Listing, Telling, VERSION, home};
 use crate::launcher::{Ends, Exit, HOME, Launch, Launched, Launcher};
 use crate::model::{FailureClass, SessionId};
-use crate::provider::failure::{Failed, FailureKind};
+use crate::provider::failure::{Failed, FailureKind, missing_program};
 use crate::provider::lines::Lines;
 use crate::provider::secret::{Secret, Secrets};
 use crate::provider::{Failure, Model};
@@ -286,9 +286,12 @@ impl Inner {
                     ..model
                 })
                 .collect()),
-            Err(failed) => {
-                let message = secrets.hide(&failed.message);
-                Err(Failed { message, ..failed }.into())
+            Err(mut failed) => {
+                failed.message = secrets.hide(&failed.message);
+                if missing_program(&failed.message).is_some() {
+                    failed.kind = FailureKind::Missing;
+                }
+                Err(self.advised(failed).into())
             }
         }
     }

@@ -91,7 +91,8 @@ pub(in crate::provider) fn read<T: DeserializeOwned>(
         section.table.clone().into_iter().partition(|(key, _)| KEYS.contains(&&**key));
     let part = |table| Section { table, name: section.name.clone(), ..section.clone() };
     let keys: Keys = part(common).read()?;
-    let own: T = part(own).read()?;
+    let known = |problem: Problem| problem.with_keys("every command-line agent", KEYS);
+    let own: T = part(own).read().map_err(known)?;
     Ok((config(section, keys, about)?, own))
 }
 

@@ -30,7 +30,7 @@ use serde_json::Value;
 
 pub(super) use self::config::{Config, read};
 pub(crate) use self::home::{remove, sweep};
-pub(super) use self::kept::{is_of_agent, nothing};
+pub(crate) use self::kept::{is_of_agent, nothing};
 pub(super) use self::provider::make;
 use super::Model;
 use super::activity::{Decision, Event, RequestId};

@@ -13,7 +13,7 @@ use super::session::Session;
 use super::{About, Cli, Config};
 use crate::launcher::{Bind, Exit, HOME, Launch, Launcher, WORKSPACE};
 use crate::model::{Access, FailureClass};
-use crate::provider::failure::FailureKind;
+use crate::provider::failure::{Failed, FailureKind};
 use crate::provider::registry::{Settings, written};
 use crate::provider::{
     Capabilities, Failure, Health, Info, Instance, Model, Objection, Provider, Spec,
@@ -96,6 +96,34 @@ impl Inner {
         let has_login = config.shows_login() && !self.logins().is_empty();
         let none = !config.has_key() && !has_login && !config.may_have_other_key();
         (none && self.cli.needs_key(config)).then(|| config.no_key())
+    }
+
+    /// A failure, with what to do where its key was refused, or where a program or its model is
+    /// missing.
+    pub(super) fn advised(&self, mut failed: Failed) -> Failed {
+        let Self { cli, config, .. } = self;
+        let (name, section) = (&config.name, written(&config.name));
+        let next = match failed.kind {
+            FailureKind::Auth => {
+                let logins = if config.shows_login() { self.logins() } else { Vec::new() };
+                let logins: Vec<&str> = logins.iter().map(|(path, _)| *path).collect();
+                config.refused(&logins)
+            }
+            FailureKind::Missing => {
+                let variables = cli.program_variables().iter();
+                let mut named = variables.filter_map(|name| Some((*name, config.env.get(*name)?)));
+                let named = named.find(|(_, path)| failed.message.contains(path.as_str()));
+                let named = named.map(|(name, path)| (name, path.as_str()));
+                install::again(config.program.as_deref(), named, &section)
+            }
+            FailureKind::NotFound => format!(
+                "look at the model and at base_url in [providers.{section}]; \
+                 substratctl provider models {name} lists its models"
+            ),
+            _ => return failed,
+        };
+        failed.message = format!("{}; {next}", failed.message.trim_end_matches('.'));
+        failed
     }
 
     /// What is wrong with the other programs that it is told to run, and what to do.
@@ -214,6 +242,7 @@ impl Provider for CommandLine {
             description: self.0.description(),
             capabilities: Capabilities {
                 keeps_history: true,
+                resumes: true,
                 native_tools: true,
                 tool_socket: true,
                 processes: true,
@@ -247,8 +276,10 @@ impl Provider for CommandLine {
                 format!("{} is missing: install it beside the daemon", self.0.bridge.display())
             });
             let no_other = self.0.lacks_other(&installed).await;
-            let no_key = || key.is_there().err().or_else(|| self.0.lacks_key());
-            let mut problem = failed.or(no_bridge).or(no_other).or_else(no_key);
+            let mut problem = failed.or(no_bridge).or(no_other);
+            if problem.is_none() {
+                problem = key.is_there().await.err().or_else(|| self.0.lacks_key());
+            }
             if problem.is_none() && ask {
                 problem = match key.resolve().await {
                     Ok(key) => self.0.misfits(&installed, key.as_ref()).await,

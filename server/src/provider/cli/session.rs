@@ -10,19 +10,18 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::install::{self, Installed};
+use super::install::Installed;
 use super::provider::Inner;
-use super::refusals::Refusals;
+use super::refusals::{Fate, Refusals};
 use super::turn::{self, Came, Live};
 use super::{Places, Start, VERSION, home, kept};
 use crate::launcher::{Bind, HOME, Launch, TOOL_SOCKET, WORKSPACE};
 use crate::model::{Access, FailureClass, Saved};
 use crate::provider::activity::{Activity, TurnOver};
-use crate::provider::failure::{Failed, FailureKind};
+use crate::provider::failure::FailureKind;
 use crate::provider::history::retell;
 use crate::provider::lines::Lines;
 use crate::provider::process::Running;
-use crate::provider::registry::written;
 use crate::provider::secret::{Secret, Secrets};
 use crate::provider::{Ended, Failure, Instance, Prompt, Spec, TurnIo};
 
@@ -47,6 +46,8 @@ pub(super) struct Session {
     anew: u32,
     /// What its turns were refused for.
     refusals: Refusals,
+    /// Whether its last turn may do in the conversation that is begun anew.
+    may_do_anew: bool,
     /// The key of its process.
     key: Option<Secret>,
     /// Its process; none between one that ended and the next turn.
@@ -62,7 +63,7 @@ impl Session {
         let anew = u32::from(spec.anew || matches!(kept, Some(None)));
         let kept = kept.flatten().unwrap_or_default();
         let refusals = spec.saved.as_ref().map(kept::refusals).unwrap_or_default();
-        Self { of, spec, kept, anew, refusals, key: None, live: None }
+        Self { of, spec, kept, anew, refusals, may_do_anew: false, key: None, live: None }
     }
 
     /// Ends the process if it cannot take this turn.
@@ -182,8 +183,18 @@ impl Session {
         };
         // One that was refused may hold on to what it was refused with.
         let refused = matches!(&over, TurnOver::Failed(failed) if failed.kind == FailureKind::Auth);
-        let spent = self.refusals.take(&over);
-        let keep = keep && !refused && !spent;
+        let fate = self.refusals.take(&over);
+        self.may_do_anew = fate == Fate::TooLong;
+        // A conversation that was begun, and of which the prompt is no part: the next turn's begins
+        // with what was said before, as this one's did.
+        let is_empty = self.kept.is_null()
+            && match &over {
+                TurnOver::Completed { .. } => false,
+                TurnOver::Failed(failed) if failed.kind == FailureKind::Misconfigured => true,
+                TurnOver::Failed(_) | TurnOver::Cancelled => kept.is_null(),
+            };
+        let goes_on = fate == Fate::Kept && !is_empty;
+        let keep = keep && !refused && goes_on;
         if self.of.cli.is_single() || !keep {
             self.end_process(if keep { LINGER } else { Duration::ZERO }).await;
         }
@@ -198,7 +209,7 @@ impl Session {
             self.forget();
             return None;
         }
-        if spent {
+        if !goes_on {
             // Whatever its conversation was refused for would be in all that follows.
             self.forget();
             io.save(kept::given_up(self.refusals));
@@ -224,28 +235,6 @@ impl Session {
         tell_of(&live, &live.running.io()).await;
     }
 
-    /// A failure, with what to do where its key was refused, or where a program is missing.
-    fn advised(&self, mut failed: Failed) -> Failed {
-        let Inner { cli, config, .. } = &*self.of;
-        let next = match failed.kind {
-            FailureKind::Auth => {
-                let logins = if config.shows_login() { self.of.logins() } else { Vec::new() };
-                let logins: Vec<&str> = logins.iter().map(|(path, _)| *path).collect();
-                config.refused(&logins)
-            }
-            FailureKind::Missing => {
-                let variables = cli.program_variables().iter();
-                let mut named = variables.filter_map(|name| Some((*name, config.env.get(*name)?)));
-                let named = named.find(|(_, path)| failed.message.contains(path.as_str()));
-                let named = named.map(|(name, path)| (name, path.as_str()));
-                install::again(config.program.as_deref(), named, &written(&config.name))
-            }
-            _ => return failed,
-        };
-        failed.message = format!("{}; {next}", failed.message);
-        failed
-    }
-
     fn came(
         &mut self,
         over: TurnOver,
@@ -267,7 +256,7 @@ impl Session {
                     io.save(state);
                 }
                 match other {
-                    TurnOver::Failed(failed) => Err(self.advised(failed).into()),
+                    TurnOver::Failed(failed) => Err(self.of.advised(failed).into()),
                     _ => Ok(Ended::Cancelled),
                 }
             }
@@ -347,6 +336,7 @@ impl Instance for Session {
         io: Arc<dyn TurnIo>,
     ) -> BoxFuture<'a, Result<Ended, Failure>> {
         async move {
+            self.may_do_anew = false;
             // It is read anew, so that one that was exchanged is in force with the next turn.
             let key = tokio::select! {
                 biased;
@@ -374,6 +364,10 @@ impl Instance for Session {
 
     fn lacks(&self) -> Option<usize> {
         (self.kept.is_null() && self.live.is_none()).then(|| self.refusals.may_tell())
+    }
+
+    fn may_do_anew(&self) -> bool {
+        self.may_do_anew
     }
 
     fn suspend(mut self: Box<Self>) -> BoxFuture<'static, Result<Saved, Failure>> {

@@ -123,6 +123,8 @@ pub(super) fn failed(error: &Value) -> Failed {
     };
     let refused = body(message);
     let kind = match (FailureKind::of_text(message), FailureKind::of_name(name)) {
+        // Its names do not tell this from what is wrong.
+        (Some(kind @ FailureKind::NotFound), _) => kind,
         (_, Some(kind)) if !(kind == FailureKind::Network && status.is_some()) => kind,
         (Some(kind), _) if status.is_none() => kind,
         (_, by_name) => status

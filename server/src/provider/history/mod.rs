@@ -125,9 +125,12 @@ impl History {
         Self { turns, cut: ended.saturating_sub(kept) }
     }
 
-    /// Whether the session's own provider completed a turn of it, of whatever kind it was then.
+    /// Whether the session's own provider, of whatever kind it was then, completed a turn of it,
+    /// or did something in an earlier attempt at the running one.
     pub fn has_own(&self) -> bool {
-        self.turns.iter().any(|turn| turn.end == End::Completed && turn.stand_in.is_none())
+        let is_own = |turn: &Turn| turn.stand_in.is_none();
+        let counts = |turn: &Turn| matches!(turn.end, End::Completed | End::Running);
+        self.turns.iter().any(|turn| is_own(turn) && counts(turn))
     }
 }
 

@@ -257,6 +257,21 @@ fn of_the_running_turn_only_failed_attempts_are_told() {
 }
 
 #[test]
+fn the_own_provider_has_a_part_in_what_its_earlier_attempts_did() {
+    let mut log = Log::default();
+    let has_own = |log: &Log| {
+        let turns = fold(log.0.clone(), turn_id(2));
+        History::newest(turns, usize::MAX, 0).has_own()
+    };
+    log.start(1).fail(1).start(2).call(2, 7);
+    assert!(!has_own(&log));
+    log.retry(2);
+    assert!(has_own(&log), "a call of a failed attempt");
+    let mut other = Log::default();
+    assert!(has_own(other.start(1).complete(1, "one")));
+}
+
+#[test]
 fn empty_prompts_and_answers_are_said_to_be_empty() {
     let mut log = Log::default();
     log.add(TurnStart::new(turn_id(1), " ".into(), Vec::new()));

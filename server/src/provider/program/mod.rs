@@ -67,6 +67,7 @@ impl Provider for Program {
                 pulse: false,
                 steering: false,
                 keeps_history: true,
+                resumes: false,
                 native_tools: true,
                 tool_socket: true,
                 processes: true,

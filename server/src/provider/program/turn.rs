@@ -136,10 +136,10 @@ pub(super) async fn run(
         if let Some(came) = work.over() {
             return came;
         }
-        if work.read_all && work.answer.is_none() && work.end.is_some() {
+        if work.read_all && work.listens() && work.end.is_some() {
             return work.ended_early();
         }
-        if work.read_all && work.answer.is_none() && work.patience.is_none_or(is_past) {
+        if work.read_all && work.listens() && work.patience.is_none_or(is_past) {
             return work.closed().await;
         }
         if work.can_move && work.running.input.is_closed() {
@@ -154,17 +154,22 @@ fn is_past(at: Instant) -> bool {
 }
 
 impl Work<'_> {
+    /// Whether it takes what the program says: not after its answer, or where it has made as many
+    /// calls as it may.
+    fn listens(&self) -> bool {
+        self.answer.is_none() && self.calls.len() < MAX_CALLS
+    }
+
     /// Waits for what comes next.
     async fn step(&mut self, piece: &mut [u8]) {
         let may_read = !self.read_all
-            && self.answer.is_none()
-            && self.calls.len() < MAX_CALLS
+            && self.listens()
             && (self.running.input.waiting() < MAX_WAITING || self.end.is_some());
         let next_ask = self.stop.as_ref().and_then(|stop| stop.next);
         let timers = [
             next_ask.map(|(_, at)| at),
             self.time_up.filter(|_| self.stop.is_none()).map(|(at, _)| at),
-            self.patience,
+            self.patience.filter(|_| self.listens()),
             self.used.due(),
         ];
         let wake = timers.into_iter().flatten().min();
@@ -206,7 +211,7 @@ impl Work<'_> {
         {
             self.begin_stop(Why::TimeUp(limit));
         }
-        if self.end.is_some() && self.patience.is_some_and(is_past) {
+        if self.end.is_some() && self.listens() && self.patience.is_some_and(is_past) {
             // Only what never was the program's own can still hold its output.
             self.read_all = true;
         }
@@ -236,7 +241,7 @@ impl Work<'_> {
 
     /// Takes the lines that are there, as far as calls have room.
     fn take_lines(&mut self) -> Option<Result<Came, String>> {
-        while self.answer.is_none() && self.calls.len() < MAX_CALLS {
+        while self.listens() {
             let line = match self.running.lines.next() {
                 None if self.read_all => self.running.lines.last()?,
                 line => line?,
@@ -278,6 +283,10 @@ impl Work<'_> {
 
     /// Writes what a call came to.
     fn returned(&mut self, id: &RawValue, result: &Result<Json, String>) {
+        if self.calls.len() + 1 == MAX_CALLS && self.end.is_some() && !self.read_all {
+            // It is read again only now.
+            self.patience = Some(Instant::now() + PIPE_END);
+        }
         let outcome = match result {
             Ok(result) => CallOutcome::Result(result),
             Err(error) => CallOutcome::Error(error),

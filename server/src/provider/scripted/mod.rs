@@ -217,6 +217,10 @@ fn read_memory(blob: &Blob) -> Result<Map, Failure> {
         |why: String| Failure::permanent(format!("what the script remembers is unreadable: {why}"));
     let memory: Dynamic =
         serde_json::from_slice(blob.as_slice()).map_err(|error| unreadable(error.to_string()))?;
+    if memory.is_unit() {
+        // A provider that had the session before has nothing to remember.
+        return Ok(Map::new());
+    }
     memory.try_cast().ok_or_else(|| unreadable("it is no map".to_owned()))
 }
 

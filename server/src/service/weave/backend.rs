@@ -85,7 +85,12 @@ fn retry(data: &TurnRetry) -> String {
         Some(provider) => format!("asking {provider}"),
         None => "trying again".to_owned(),
     };
-    format!("{class}: {first}{more}; {next}")
+    // What is over at once needs not be told.
+    let wait = match data.delay_ms.div_ceil(1000) {
+        0 | 1 => String::new(),
+        seconds => format!(" in {seconds} s"),
+    };
+    format!("{class}: {first}{more}; {next}{wait}")
 }
 
 /// Arguments of a tool, which are an object on the wire.

@@ -117,10 +117,26 @@ fn codex_keeps_no_key_in_its_home_and_finds_a_login_there() {
 fn a_way_of_being_authenticated_that_is_not_offered_is_refused_with_those_that_are() {
     let auth = format!("{WITH_KEY}\nauth = \"openai-api-key\"");
     let refused = failed(&first("codex-acp", &auth, &["api-key", "chat-gpt"]));
-    assert_eq!(refused.kind, FailureKind::InvalidRequest);
+    assert_eq!(refused.kind, FailureKind::Misconfigured);
     let problem = "it cannot be authenticated by \"openai-api-key\"; auth may be api-key, chat-gpt";
     assert_eq!(refused.message, problem);
-    assert_eq!(failed(&first("codex-acp", &auth, &[])).kind, FailureKind::InvalidRequest);
+    assert_eq!(failed(&first("codex-acp", &auth, &[])).kind, FailureKind::Misconfigured);
+}
+
+#[test]
+fn what_refuses_to_begin_is_no_agent_and_blames_no_prompt() {
+    let refused = |code: i64, message: &str| {
+        let (mut talk, _) = begin("claude-acp", WITHOUT, None);
+        let steps = talk.start(TurnId::from_u64(1), "hello");
+        let error = json!({"error": {"code": code, "message": message}});
+        failed(&reply(&mut *talk, &steps, &error))
+    };
+    let echoed = refused(-32601, "initialize is not supported");
+    assert_eq!(echoed.kind, FailureKind::Misconfigured);
+    assert!(
+        echoed.message.ends_with("(initialize is not supported): look at its program and args")
+    );
+    assert_eq!(refused(-32000, "log in").kind, FailureKind::Auth);
 }
 
 /// How a turn fails in a session that was opened so, when choosing the model fails so.
@@ -140,14 +156,14 @@ fn a_model_that_is_not_known_is_refused_with_those_that_are() {
     let group = json!({"group": "g", "name": "G", "options": [{"value": "b"}, {"value": "c"}]});
     let setting = json!({"id": "model", "category": "model", "options": [{"value": "a"}, group]});
     let refused = chosen(&json!({"configOptions": [{"category": "mode"}, setting]}), &invalid);
-    assert_eq!(refused.kind, FailureKind::InvalidRequest);
+    assert_eq!(refused.kind, FailureKind::Misconfigured);
     let problem = "it does not know the model \"nope\" (Invalid params); it offers a, b, c";
     assert_eq!(refused.message, problem);
     let models: Vec<Value> = (0..12).map(|at| json!({"modelId": at.to_string()})).collect();
     let opened = json!({"models": {"availableModels": models}});
     let unclear = json!({"code": -32603, "message": "Internal error", "data": {"details": "x"}});
     let refused = chosen(&opened, &unclear);
-    assert_eq!(refused.kind, FailureKind::InvalidRequest);
+    assert_eq!(refused.kind, FailureKind::Misconfigured);
     assert!(refused.message.ends_with("7, 8, 9 and 2 more"), "{}", refused.message);
     let network = json!({"code": -32603, "message": "connection refused"});
     assert_eq!(chosen(&opened, &network).kind, FailureKind::Network);
