@@ -125,15 +125,14 @@ impl Runners {
                     ended = run => ended.map(|()| "its session ended"),
                 }
             };
-            let why = ended.unwrap_or_else(|panic| {
-                let reason = panic_text(&*panic);
-                tracing::error!(%session, reason, "a runner crashed");
-                task.report(Command::Crash { session, reason, attended: Vec::new() });
-                "the task of its session crashed"
-            });
-            let own = task.open.take().map(|open| open.instance);
-            for instance in [own, task.standing_in.take()].into_iter().flatten() {
-                instance.close(why).await;
+            match ended {
+                Ok(why) => task.close(why).await,
+                Err(panic) => {
+                    let reason = panic_text(&*panic);
+                    tracing::error!(%session, reason, "a runner crashed");
+                    task.close("the task of its session crashed").await;
+                    task.report(Command::Crash { session, reason, attended: Vec::new() });
+                }
             }
         });
         self.live.insert(session, Runner { jobs, turn: None, close });
@@ -189,9 +188,12 @@ impl Runners {
         }
     }
 
-    /// Forgets a session whose runner has ended.
+    /// Forgets a session whose runner has ended. What its turn started ends with it.
     pub(super) fn forget(&mut self, session: SessionId) {
-        self.live.remove(&session);
+        let turn = self.live.remove(&session).and_then(|runner| runner.turn);
+        if let Some(current) = turn {
+            current.cancel.cancel();
+        }
     }
 
     /// Runs something beside the sessions that is waited for at the end.
@@ -271,10 +273,25 @@ impl Task {
                         Some(open) => open.instance.suspend().await.map_err(|no| no.message),
                         None => Ok(Saved::Unchanged),
                     };
+                    self.close("its session was suspended").await;
                     return self.report(Command::FinishSuspend { session, result });
                 }
             }
         }
+    }
+
+    /// Ends its backends and closes its tool socket. Whoever is told of the session's end after
+    /// that can open it again.
+    async fn close(&mut self, why: &'static str) {
+        let own = self.open.take().map(|open| open.instance);
+        for instance in [own, self.standing_in.take()].into_iter().flatten() {
+            let close = async { instance.close(why).await };
+            if let Err(panic) = AssertUnwindSafe(close).catch_unwind().await {
+                let (session, reason) = (self.owner.session, panic_text(&*panic));
+                tracing::error!(%session, reason, "a backend crashed as it was closed");
+            }
+        }
+        self.socket = None;
     }
 
     fn report(&self, command: Command) {

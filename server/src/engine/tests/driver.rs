@@ -169,8 +169,16 @@ impl ToolSockets for Nothing {
 
 /// Does what its prompt says.
 #[derive(Default)]
-struct Fake {
+pub(super) struct Fake {
     attempts: Arc<AtomicUsize>,
+    tool_socket: bool,
+}
+
+impl Fake {
+    /// One whose processes call tools on a socket.
+    pub(super) fn with_socket() -> Self {
+        Self { tool_socket: true, ..Self::default() }
+    }
 }
 
 impl Provider for Fake {
@@ -179,7 +187,7 @@ impl Provider for Fake {
             name: "fake".into(),
             kind: "fake",
             description: "does as it is told".into(),
-            capabilities: Capabilities::default(),
+            capabilities: Capabilities { tool_socket: self.tool_socket, ..Capabilities::default() },
             call_limit: None,
         }
     }
@@ -190,7 +198,8 @@ impl Provider for Fake {
         Ok(())
     }
     fn open(&self, _: Spec) -> BoxFuture<'_, Result<Box<dyn Instance>, Failure>> {
-        let instance: Box<dyn Instance> = Box::new(Fake { attempts: self.attempts.clone() });
+        let instance: Box<dyn Instance> =
+            Box::new(Fake { attempts: self.attempts.clone(), ..Fake::default() });
         async { Ok(instance) }.boxed()
     }
 }
@@ -250,6 +259,14 @@ impl World {
     }
 
     pub(super) fn with(segment_bytes: u64, providers: Registry) -> Self {
+        Self::of(segment_bytes, providers, Arc::new(Nothing))
+    }
+
+    pub(super) fn of(
+        segment_bytes: u64,
+        providers: Registry,
+        sockets: Arc<dyn ToolSockets>,
+    ) -> Self {
         let slow = SlowDisk { disk: SimDisk::new(1), gate: Arc::default() };
         slow.create_dir(journal::DIR).unwrap();
         let scanned = journal::scan::<journal::Error>(&slow, 0, |_| Ok(())).unwrap();
@@ -264,7 +281,7 @@ impl World {
             providers,
             files: Files::new(folder.path().join("workspaces"), folder.path()),
             shells: Arc::new(crate::engine::NoShells),
-            sockets: Arc::new(Nothing),
+            sockets,
             limits: Limits::default(),
             clock: Arc::new(now),
         };
