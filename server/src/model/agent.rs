@@ -19,8 +19,9 @@ use super::slots::Place;
 use super::subscription::is_zero;
 use super::turn::Over;
 use super::{
-    Access, Account, AgentId, Doing, Message, MessageId, Multicast, Name, Notice, Party, Reminder,
-    Requests, Session, SessionState, Subscription, Timestamp, Turn, TurnId, Wait, WorkspaceId,
+    Access, Account, AgentId, Doing, Message, MessageId, Multicast, Name, Notice, Party, Ready,
+    Reminder, Requests, Session, SessionState, Subscription, Timestamp, Turn, TurnId, Wait,
+    WorkspaceId,
 };
 
 /// What an agent is doing.
@@ -49,16 +50,6 @@ pub enum Gate {
         /// Turns still permitted.
         permits: u32,
     },
-}
-
-/// An agent wants to go on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ready {
-    /// Sequence of the event since which it does: its place in the queue for a slot.
-    pub since: u64,
-    /// Whether it is its session that is wanted live, without a turn.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub resume_only: bool,
 }
 
 /// How turns ended.
@@ -218,7 +209,7 @@ impl Agent {
     }
 
     /// Whether a turn may start as far as the agent itself is concerned.
-    fn may_start(&self) -> bool {
+    pub(super) fn may_start(&self) -> bool {
         let let_through = match self.gate {
             Gate::Open => true,
             Gate::Gated { permits } => permits > 0,
@@ -231,7 +222,7 @@ impl Agent {
         let live = matches!(self.session.state, SessionState::Active | SessionState::Suspending);
         let (queue, waits) = match &self.activity {
             Activity::Idle => match self.ready {
-                Some(ready) if ready.resume_only || self.may_start() => (Some(ready.since), false),
+                Some(ready) if ready.resumes() || self.may_start() => (Some(ready.since), false),
                 _ => (None, false),
             },
             Activity::Waiting(_, wait) => {

@@ -276,7 +276,7 @@ impl Agent {
                 if wait.over.is_none() && message.reply_to == Some(wait.request) =>
             {
                 wait.over = Some(Over::Answered(message.id));
-                self.ready = Some(Ready { since: seq, resume_only: false });
+                self.ready = Some(Ready::for_turn(seq));
             }
             Activity::Idle if wakes && !self.account.is_held() => self.want_turn(seq),
             Activity::Idle | Activity::Waiting(..) | Activity::Busy(_) | Activity::Terminated => {}
@@ -288,13 +288,6 @@ impl Agent {
             copy.failed = message.kind == Kind::Error;
         }
         self.insert(message);
-    }
-
-    fn want_turn(&mut self, seq: u64) {
-        match &mut self.ready {
-            Some(ready) => ready.resume_only = false,
-            None => self.ready = Some(Ready { since: seq, resume_only: false }),
-        }
     }
 
     /// Applies an event that concerns this agent alone.
@@ -383,7 +376,7 @@ impl Agent {
             }
             Event::BudgetReleased(_) => self.release(entry.seq),
             Event::TurnRefused(_) => {
-                self.ready = None;
+                self.want_no_turn();
                 self.account.hold();
             }
             _ => self.apply_to_turn(entry),
@@ -396,9 +389,7 @@ impl Agent {
         }
         match &entry.event {
             Event::TurnStart(data) => {
-                if let Gate::Gated { permits } = &mut self.gate {
-                    *permits = permits.saturating_sub(1);
-                }
+                let permitted = self.use_permit();
                 self.ready = None;
                 let messages = data.messages.iter().filter_map(|id| self.message(*id));
                 self.hops = messages.map(Message::hops).min().unwrap_or(0);
@@ -410,6 +401,7 @@ impl Agent {
                     at: entry.at,
                     messages: data.messages.clone(),
                     calls: Vec::new(),
+                    permitted,
                     next_attempt: None,
                     own_failure: None,
                     cancelling: None,
@@ -487,7 +479,7 @@ impl Agent {
                     if data.outcome == super::Expiry::Pending {
                         self.outstanding.push(wait.request);
                     }
-                    self.ready = Some(Ready { since: entry.seq, resume_only: false });
+                    self.ready = Some(Ready::for_turn(entry.seq));
                 }
             }
             Event::TurnResumed(_) => {
@@ -510,13 +502,9 @@ impl Agent {
                 session.state = SessionState::Active;
                 session.used = entry.seq;
                 session.stale = false;
-                if self.ready.is_some_and(|ready| ready.resume_only) {
-                    self.ready = None;
-                }
+                self.has_session();
             }
-            Event::SessionResuming(_) if self.ready.is_none() => {
-                self.ready = Some(Ready { since: entry.seq, resume_only: true });
-            }
+            Event::SessionResuming(_) => self.want_session(entry.seq),
             Event::SessionSuspending(_) => session.state = SessionState::Suspending,
             Event::SuspendResult(data) => {
                 session.state = SessionState::Suspended;
@@ -554,6 +542,7 @@ impl Agent {
             Event::TurnInterrupted(data) => {
                 self.turns.interrupted += 1;
                 self.setbacks += 1;
+                self.give_permit_back();
                 data.wakes && self.inbox.iter().any(|message| !message.set_aside)
             }
             Event::TurnFailed(data) => {
@@ -573,7 +562,7 @@ impl Agent {
             }
         };
         self.active_at = entry.at;
-        self.ready = waiting_mail.then_some(Ready { since: entry.seq, resume_only: false });
+        self.ready = waiting_mail.then_some(Ready::for_turn(entry.seq));
         match std::mem::replace(&mut self.activity, Activity::Idle) {
             Activity::Busy(turn) | Activity::Waiting(turn, _) => turn.messages,
             Activity::Idle | Activity::Terminated => Vec::new(),

@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Agent, AgentId, BudgetChanged, Name, Ready, State, Usage};
+use super::{Agent, AgentId, BudgetChanged, Name, State, Usage};
 
 /// Percent of a budget at which a warning is told.
 const WARN_AT: u128 = 80;
@@ -220,8 +220,7 @@ impl Agent {
     pub(super) fn release(&mut self, seq: u64) {
         self.account.held = false;
         if self.turn().is_none() && self.unread().next().is_some() {
-            let ready = self.ready.get_or_insert(Ready { since: seq, resume_only: false });
-            ready.resume_only = false;
+            self.want_turn(seq);
         }
     }
 }

@@ -26,7 +26,7 @@ impl Agent {
     /// Goes on with the mail that lies there, if it does not by itself.
     pub(super) fn go_on_with_mail(&mut self, seq: u64) {
         if self.stalls() {
-            self.ready = Some(Ready { since: seq, resume_only: false });
+            self.ready = Some(Ready::for_turn(seq));
         }
     }
 
@@ -118,8 +118,8 @@ impl Agent {
     /// Starts no turn where what it was to be about is gone.
     pub(super) fn rest_without_mail(&mut self) {
         let idle = matches!(self.activity, Activity::Idle);
-        if idle && self.ready.is_some_and(|ready| !ready.resume_only) && !self.has_unread() {
-            self.ready = None;
+        if idle && !self.has_unread() {
+            self.want_no_turn();
         }
     }
 

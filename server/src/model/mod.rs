@@ -34,6 +34,7 @@ mod name;
 mod offer;
 mod policy;
 mod prompt;
+mod ready;
 mod recent;
 mod reconcile;
 mod record;
@@ -60,7 +61,7 @@ mod world;
 pub use activity::{
     Backend, Choice, OpenPermission, Permission, PermissionAnswer, Stall, Told, ToolUse,
 };
-pub use agent::{Activity, Agent, Gate, Ready, TurnCounts};
+pub use agent::{Activity, Agent, Gate, TurnCounts};
 pub use budget::{Account, Excess, Level, Limit, Measure, Scope};
 pub use canonical::{NotJson, canonical, sha256};
 pub use catalogue::*;
@@ -81,6 +82,7 @@ pub use multicast::{Multicast, Sent};
 pub use name::Name;
 pub use offer::offered;
 pub use policy::{Policy, ProviderPolicy, Resume};
+pub use ready::Ready;
 pub use recent::recent;
 pub use reconcile::{Reconciliation, reconcile};
 pub use record::{

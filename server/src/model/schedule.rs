@@ -86,7 +86,7 @@ impl Plan<'_, '_> {
             SessionState::Suspended => self.push(session.id, SessionRestored { provider, model }),
             SessionState::Active | SessionState::Suspending | SessionState::Terminated => {}
         }
-        if agent.ready.is_some_and(|ready| !ready.resume_only) {
+        if agent.wants_turn() {
             let seq = self.state.seq() + self.events.len() as u64 + 1;
             let (prompt, messages) = prompt::compose(agent);
             let turn_id = TurnId::starting_at(session.id, seq);
@@ -165,7 +165,7 @@ fn pool_step(state: &State, policy: &Policy, provider: &str, pool: &Pool) -> Opt
             continue;
         }
         if !waits
-            && agent.ready.is_some_and(|ready| !ready.resume_only)
+            && agent.wants_turn()
             && let Some(excess) = state.excess(agent)
         {
             return Some(Step::Refuse(*id, excess));

@@ -122,7 +122,7 @@ impl Ledger {
             assert_eq!(state.excess(agent).is_some(), self.is_exhausted(agent.id));
             if book.held {
                 assert!(self.is_exhausted(agent.id), "{} is held for nothing", agent.name);
-                let wants = agent.ready.is_some_and(|ready| !ready.resume_only);
+                let wants = agent.ready.is_some_and(Ready::is_for_turn);
                 assert!(agent.turn().is_none() && !wants, "{} is held", agent.name);
             }
             for ((scope, measure), (most, warned, ended)) in &book.limits {

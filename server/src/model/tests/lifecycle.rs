@@ -25,6 +25,49 @@ fn a_gate_holds_turns_back_and_permits_let_some_through() {
 }
 
 #[test]
+fn a_permitted_turn_that_is_interrupted_starts_again() {
+    let mut world = World::new(4);
+    world.create("a");
+    world.run(Command::Gate { agent: "a".into() }).unwrap();
+    world.run(Command::PermitTurn { agent: "a".into() }).unwrap();
+    world.send("a", "one");
+    let first = world.turn("a");
+    world.crash();
+    assert_ne!(world.turn("a"), first);
+    world.complete("a", "x");
+    world.send("a", "two");
+    assert!(world.agent("a").turn().is_none(), "one turn was permitted");
+
+    // One that began before its gate was closed gives nothing back.
+    let mut world = World::new(4);
+    world.create("a");
+    world.send("a", "one");
+    world.run(Command::Gate { agent: "a".into() }).unwrap();
+    world.crash();
+    assert_eq!(world.agent("a").gate, Gate::Gated { permits: 0 });
+}
+
+#[test]
+fn the_session_of_a_gated_agent_is_live_when_user_wants_it() {
+    let mut world = World::new(1);
+    world.create("a");
+    world.run(Command::Gate { agent: "a".into() }).unwrap();
+    world.send("a", "one");
+    let session = world.agent("a").session.id.to_string();
+    world.run(Command::ResumeSession { session: session.clone() }).unwrap();
+    let is = |world: &World| (world.agent("a").session.state, world.agent("a").turn().is_some());
+    assert_eq!(is(&world), (SessionState::Active, false));
+    world.run(Command::SuspendSession { session: session.clone() }).unwrap();
+    // Also one that is asked for before there is something for a turn.
+    world.run(Command::ResumeSession { session }).unwrap();
+    world.send("a", "two");
+    world.finish_suspensions();
+    assert_eq!(is(&world), (SessionState::Active, false));
+    world.run(Command::Ungate { agent: "a".into() }).unwrap();
+    assert_eq!(is(&world), (SessionState::Active, true));
+}
+
+#[test]
 fn the_turns_of_an_agent_start_although_its_provider_is_not_configured_any_more() {
     let mut world = World::new(4);
     world.create("a");
