@@ -8,8 +8,11 @@
     reason = "a test may panic, and touches what it tests from outside"
 )]
 
+use std::time::Duration;
+
 use substrat_proto::v1;
 use substrat_proto::v1::attach_open::Start;
+use substrat_proto::v1::attach_request::Request as Asked;
 use substrat_proto::v1::attach_response::Item;
 use substrat_tests::harness::{Client, Daemon, reason};
 use substrat_tests::watch::{deltas, durable, event_name, expected, open};
@@ -246,7 +249,14 @@ async fn a_client_that_reads_nothing_for_long_still_gets_every_event() {
             }
         });
     }
-    asking.join_all().await;
+    let mut asked = std::pin::pin!(asking.join_all());
+    let mut beat = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        tokio::select! {
+            _ = &mut asked => break,
+            _ = beat.tick() => slow.ask(Asked::Heartbeat(v1::Heartbeat {})).await,
+        }
+    }
     let events = client.events().await;
     assert!(events.len() > 20_000, "more than memory keeps: {}", events.len());
     let wanted = expected(&events, &agent.id);

@@ -9,6 +9,7 @@
 )]
 
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use substrat_proto::v1;
@@ -76,6 +77,27 @@ async fn a_stream_begins_with_one_open_and_has_no_other() {
     watch.ask(Asked::Open(open("echo", None))).await;
     assert_eq!(watch.any().await.unwrap_err().code(), Code::InvalidArgument);
     assert_eq!(client.ask("echo", "still there?").await.unwrap(), "still there?");
+}
+
+#[tokio::test]
+async fn a_client_that_beats_and_reads_nothing_is_not_taken_for_dead() {
+    let daemon = Daemon::with(&["attach.silence_seconds=1"]);
+    let client = daemon.client().await;
+    client.create("echo", ECHO).await;
+    let slow = daemon.client().await;
+    let mut slow = slow.attach("echo", None).await;
+    // More than is sent to who does not read.
+    for _ in 0..48 {
+        client.ask("echo", &"x".repeat(64 << 10)).await.unwrap();
+        slow.ask(Asked::Heartbeat(v1::Heartbeat {})).await;
+    }
+    let mut pause = tokio::time::interval(Duration::from_millis(100));
+    for _ in 0..15 {
+        pause.tick().await;
+        slow.ask(Asked::Heartbeat(v1::Heartbeat {})).await;
+    }
+    let last = client.events().await.last().unwrap().sequence;
+    slow.until_sequence(last).await;
 }
 
 #[tokio::test]

@@ -71,9 +71,11 @@ fn on_a_terminal_nothing_that_an_agent_wrote_is_a_command() {
     }
     let text = on_terminal(home, "agent attach echo", &stage.hostile);
     assert!(is_harmless(&text) && text.contains(&ESCAPED[..20]), "{text:?}");
-    stage.send(&["--no-wait"]);
+    let sent = stage.send(&["--no-wait"]);
+    assert_eq!(sent.code, Some(0), "{sent:?}");
     // An answer that is waited for is put into no inbox, but comes after the one before it.
-    stage.send(&[]);
+    let sent = stage.send(&[]);
+    assert_eq!(sent.code, Some(0), "{sent:?}");
     let text = on_terminal(home, "inbox", Path::new("/dev/null"));
     assert!(is_harmless(&text) && text.contains(ESCAPED), "{text:?}");
 }

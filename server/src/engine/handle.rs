@@ -15,8 +15,8 @@ use super::pulse::Pulses;
 use super::telling::Marked;
 use super::{Archive, CheckpointDone, Feed, Shells};
 use crate::model::{
-    Agent, AgentId, Answered, CallFailure, Command, Excess, FailureClass, Json, Outcome, Policy,
-    Rejection, Request, State, ToolSpec, TurnId, offered,
+    Agent, AgentId, Answered, CallFailure, Command, Excess, FailureClass, Json, MessageId, Outcome,
+    Policy, Rejection, Request, State, ToolSpec, TurnId, offered,
 };
 use crate::provider::Registry;
 use crate::provider::registry::Entry;
@@ -171,7 +171,7 @@ pub struct Waiting {
     /// The recipient.
     pub agent: AgentId,
     /// The message.
-    pub message: crate::model::MessageId,
+    pub message: MessageId,
     /// Sequence of the event that enqueued it.
     pub sequence: u64,
     /// For a repeated request: the turn that it was in, if that has ended.
@@ -234,6 +234,20 @@ impl Handle {
         self.begin_send(command, request).await?.await
     }
 
+    /// Sends a message whose answer goes to USER's inbox. Returns it, and the sequence of its event,
+    /// when it is durable.
+    pub async fn post(
+        &self,
+        command: Command,
+        request: Option<Request>,
+    ) -> Result<(MessageId, u64), Refusal> {
+        let done = durable(self.submit(command, request, None).await?).await?;
+        match done.outcome {
+            Outcome::Message { message, .. } => Ok((message, done.sequence)),
+            other => Err(no_message(&other)),
+        }
+    }
+
     /// As [`Handle::begin`], for a message.
     pub async fn begin_send(
         &self,
@@ -252,9 +266,7 @@ impl Handle {
                     answered: done.answered,
                     answer,
                 }),
-                other => Err(Refusal::Rejected(Rejection::Bug {
-                    what: format!("sending a message came to {other:?}"),
-                })),
+                other => Err(no_message(&other)),
             }
         })
     }
@@ -345,6 +357,10 @@ impl Handle {
         let has_tools = |own: Entry| own.provider.info().capabilities.native_tools;
         offered(agent, own.is_some_and(has_tools)).collect()
     }
+}
+
+fn no_message(other: &Outcome) -> Refusal {
+    Refusal::Rejected(Rejection::Bug { what: format!("sending a message came to {other:?}") })
 }
 
 async fn durable(done: oneshot::Receiver<Result<Done, Refusal>>) -> Result<Done, Refusal> {

@@ -314,14 +314,12 @@ impl AgentService for Api {
             text: message.text.into(),
             metadata: message.metadata.into_iter().collect(),
         };
-        let sent = self.engine.send(command, key).await.map_err(|no| refused(&no))?;
         let response = if message.no_wait {
-            v1::SendMessageResponse {
-                message_id: sent.message.to_string(),
-                sequence: sent.sequence,
-                ..Default::default()
-            }
+            let posted = self.engine.post(command, key).await.map_err(|no| refused(&no))?;
+            let (message_id, sequence) = (posted.0.to_string(), posted.1);
+            v1::SendMessageResponse { message_id, sequence, ..Default::default() }
         } else {
+            let sent = self.engine.send(command, key).await.map_err(|no| refused(&no))?;
             self.answer_to(sent).await?
         };
         Ok(Response::new(response))

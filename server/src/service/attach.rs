@@ -233,7 +233,7 @@ impl Attached {
     }
 
     async fn wait(&mut self) -> Result<Woken, Status> {
-        let has_room = self.inputs.len() < MAX_INPUTS;
+        let has_room = self.has_room();
         let requests = async {
             match &mut self.requests {
                 Some(requests) if has_room => requests.message().await,
@@ -249,19 +249,27 @@ impl Attached {
             let _ = self.draining.wait_for(|draining| *draining).await;
         };
         tokio::select! {
+            // What it said is read before it is found silent: where it reads slowly, this has not
+            // been asked for long.
+            biased;
+            request = requests => Ok(Woken::Request(request)),
+            _ = self.heartbeat.tick() => Ok(Woken::Heartbeat),
+            () = draining => Ok(Woken::Draining),
             news = self.source.changed() => news.map(|()| Woken::News),
             () = self.weave.changed() => Ok(Woken::News),
-            request = requests => Ok(Woken::Request(request)),
             Some((result, answer)) = self.inputs.next() => Ok(Woken::Input(result, answer)),
             Some(_) = self.answers.next() => Ok(Woken::Answered),
-            () = draining => Ok(Woken::Draining),
-            _ = self.heartbeat.tick() => Ok(Woken::Heartbeat),
         }
+    }
+
+    /// Whether it is listened to.
+    fn has_room(&self) -> bool {
+        self.inputs.len() < MAX_INPUTS
     }
 
     fn beat(&mut self) -> Result<(), Status> {
         let silence = self.api.about.silence;
-        if self.requests.is_some() && self.heard.elapsed() > silence {
+        if self.requests.is_some() && self.has_room() && self.heard.elapsed() > silence {
             let seconds = silence.as_secs();
             let message = format!("the client was silent for {seconds} s and is taken for dead");
             let hint = "send a heartbeat every 5 seconds; attach again with your cursor";

@@ -91,3 +91,20 @@ async fn a_call_with_the_key_of_another_one_is_refused() {
         Err(CallError::Refused(crate::model::Rejection::RequestIdReused { .. }))
     ));
 }
+
+#[tokio::test]
+async fn an_answer_that_nobody_waits_for_goes_to_the_inbox_however_soon_it_comes() {
+    let world = World::new(1 << 20);
+    world.handle.execute(create("a"), None).await.unwrap();
+    let mut news = world.handle.feed().watch();
+    let mut posted = Box::pin(world.handle.post(send("a", "hello"), None));
+    assert!((&mut posted).now_or_never().is_none(), "it is handed over, and not durable yet");
+    // It is answered before whoever posted it is told that it was sent.
+    while !world.events().iter().any(|name| name == "turn.complete") {
+        news.changed().await.unwrap();
+    }
+    let (message, _) = posted.await.unwrap();
+    let inbox = world.handle.read(|state| state.user_inbox().clone()).await.unwrap();
+    let answers: Vec<_> = inbox.iter().map(|answer| (answer.reply_to, &*answer.text)).collect();
+    assert_eq!(answers, [(Some(message), "done: hello")]);
+}
