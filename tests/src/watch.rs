@@ -97,8 +97,9 @@ impl Watch {
         self.ask(Asked::Input(v1::AttachInput { text, request_id })).await;
     }
 
-    pub async fn cancel(&self) {
-        self.ask(Asked::Cancel(v1::AttachCancel {})).await;
+    /// Asks for the end of a turn, or of whichever runs.
+    pub async fn cancel(&self, turn: &str) {
+        self.ask(Asked::Cancel(v1::AttachCancel { turn_id: turn.to_owned() })).await;
     }
 
     /// What became of the next input or cancel.

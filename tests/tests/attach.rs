@@ -301,11 +301,18 @@ async fn a_turn_is_cancelled_through_the_stream() {
     let client = daemon.client().await;
     client.create("endless", ENDLESS).await;
     let mut watch = client.attach("endless", None).await;
-    watch.cancel().await;
+    watch.cancel("").await;
     assert_eq!(watch.result().await.reason, "NO_TURN");
     watch.input("go", "").await;
     watch.until(|item| matches!(item.item, Some(Item::OutputDelta(_)))).await;
-    watch.cancel().await;
+    // One that came too late for the turn before does not hit this one.
+    let other = "exec-0123456789abcdef";
+    for (turn, reason) in [(other, "NO_TURN"), ("no id", "FIELD_INVALID")] {
+        watch.cancel(turn).await;
+        assert_eq!(watch.result().await.reason, reason);
+    }
+    let running = client.agent("endless").await.turn_id;
+    watch.cancel(&running).await;
     let items = watch.until(|item| event_name(item) == Some("turn.cancelled")).await;
     let Some(Item::TurnEnded(ended)) = &items.last().unwrap().item else { panic!("an end") };
     assert_eq!(ended.outcome(), v1::TurnOutcome::Cancelled);

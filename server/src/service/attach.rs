@@ -283,7 +283,7 @@ impl Attached {
         self.heard = Instant::now();
         match request.request {
             Some(Asked::Input(input)) => self.input(input).await,
-            Some(Asked::Cancel(_)) => self.cancel().await,
+            Some(Asked::Cancel(cancel)) => self.cancel(cancel).await,
             Some(Asked::Decision(decision)) => self.decision(decision),
             Some(Asked::Heartbeat(_)) | None => {}
             Some(Asked::Open(_)) => return Err(invalid("the stream is open already")),
@@ -339,17 +339,23 @@ impl Attached {
         self.inputs.push_back(done.boxed());
     }
 
-    async fn cancel(&mut self) {
-        let command = Command::CancelTurn { agent: self.agent.to_string(), turn: None };
-        let begun = self.api.engine.begin(command, None).await;
+    async fn cancel(&mut self, cancel: v1::AttachCancel) {
+        let turn = request::given(cancel.turn_id).map(|id| request::turn_id(&id)).transpose();
+        let begun = match turn {
+            Ok(turn) => {
+                let command = Command::CancelTurn { agent: self.agent.to_string(), turn };
+                self.api.engine.begin(command, None).await.map_err(|no| refused(&no))
+            }
+            Err(no) => Err(no),
+        };
         let done = async {
             let done = match begun {
-                Ok(done) => done.await,
+                Ok(done) => done.await.map_err(|no| refused(&no)),
                 Err(no) => Err(no),
             };
             let result = match done {
                 Ok(_) => v1::InputResult::default(),
-                Err(no) => refusal(String::new(), &refused(&no)),
+                Err(no) => refusal(String::new(), &no),
             };
             (result, None)
         };

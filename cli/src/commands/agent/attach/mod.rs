@@ -80,11 +80,11 @@ struct Session<'a> {
     unconfirmed: VecDeque<Unconfirmed>,
     inputs: Inputs,
     questions: Questions,
-    /// Whether a turn of the attached agent runs.
-    running: bool,
+    /// The running turn of the attached agent.
+    running: Option<String>,
     cancelled: bool,
-    /// Whether the cancel is still to be sent.
-    cancel: bool,
+    /// The turn whose cancel is still to be sent.
+    cancel: Option<String>,
     /// No more input comes.
     closed: bool,
     failed: bool,
@@ -141,9 +141,9 @@ pub(super) async fn run(context: &Context, args: Args) -> Result<(), Error> {
         unconfirmed: VecDeque::new(),
         inputs: Inputs::default(),
         questions: Questions::default(),
-        running: false,
+        running: None,
         cancelled: false,
-        cancel: false,
+        cancel: None,
         closed: false,
         failed: false,
     };
@@ -176,7 +176,7 @@ impl Session<'_> {
             }
             if !told {
                 told = true;
-                self.running = false;
+                self.running = None;
                 self.view.lost(&self.console);
                 self.console.prompt(&self.args.agent);
             }
@@ -229,8 +229,8 @@ impl Session<'_> {
 
     /// What is to be sent next.
     fn next_request(&mut self) -> Option<Asked> {
-        if std::mem::take(&mut self.cancel) {
-            return Some(Asked::Cancel(v1::AttachCancel {}));
+        if let Some(turn_id) = self.cancel.take() {
+            return Some(Asked::Cancel(v1::AttachCancel { turn_id }));
         }
         if let Some(answer) = self.questions.next() {
             return Some(Asked::Decision(answer));
@@ -241,7 +241,7 @@ impl Session<'_> {
     }
 
     fn has_requests(&self) -> bool {
-        self.cancel
+        self.cancel.is_some()
             || self.questions.has_answers()
             || self.unconfirmed.iter().any(|waiting| !waiting.sent)
     }
@@ -276,7 +276,7 @@ impl Session<'_> {
             }
             Err(status) => return Err(status.into()),
         };
-        self.cancel = false;
+        self.cancel = None;
         for waiting in &mut self.unconfirmed {
             waiting.sent = false;
         }
@@ -292,7 +292,7 @@ impl Session<'_> {
         let mut heard = Instant::now();
         loop {
             let answered = self.unconfirmed.is_empty() && self.inputs.open.is_empty();
-            if self.closed && answered && !self.running {
+            if self.closed && answered && self.running.is_none() {
                 return Ok(Ended::Detached);
             }
             tokio::select! {
@@ -336,10 +336,10 @@ impl Session<'_> {
             Typed::Line(text) if text.trim() == "/quit" => return true,
             Typed::Line(text) if text.trim().is_empty() => self.console.prompt(&self.args.agent),
             Typed::Line(text) => self.line(text),
-            Typed::Interrupt if self.running && !self.cancelled => {
+            Typed::Interrupt if self.running.is_some() && !self.cancelled => {
                 self.cancelled = true;
                 self.view.note(&self.console, "cancelling the turn; Ctrl-C again detaches");
-                self.cancel = true;
+                self.cancel.clone_from(&self.running);
             }
             Typed::Interrupt => return true,
             Typed::End => self.closed = true,
@@ -373,22 +373,22 @@ impl Session<'_> {
         }
         match &response.item {
             Some(Item::Attached(attached)) => {
-                let running = attached.agent.as_ref().is_some_and(|a| !a.turn_id.is_empty());
-                self.running = running;
+                let running = attached.agent.as_ref().map(|agent| agent.turn_id.clone());
+                self.running = running.filter(|turn| !turn.is_empty());
                 if let Some(agent) = &attached.agent {
                     self.view.set_own(&agent.id);
                 }
                 if self.cursor.is_none() {
                     self.cursor = Some(attached.cursor);
                 }
-                if !running {
+                if self.running.is_none() {
                     self.console.prompt(&self.args.agent);
                 }
             }
             Some(Item::TurnStarted(turn)) if self.view.is_own(&turn.agent_id) => {
                 self.inputs.turn_started();
                 self.seen = (response.sequence, 0);
-                self.running = true;
+                self.running = Some(turn.turn_id.clone());
                 self.cancelled = false;
             }
             Some(Item::MessageSeen(v1::MessageSeen { message: Some(message) }))
@@ -412,7 +412,7 @@ impl Session<'_> {
         }
         match response.item {
             Some(Item::TurnEnded(turn)) if self.view.is_own(&turn.agent_id) => {
-                self.running = false;
+                self.running = None;
                 self.inputs.turn_ended();
                 self.failed = turn.outcome() != v1::TurnOutcome::Completed;
                 self.console.prompt(&self.args.agent);

@@ -27,59 +27,59 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from substrat.v1 import agent_pb2 as substrat_dot_v1_dot_agent__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18substrat/v1/attach.proto\x12\x0bsubstrat.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17substrat/v1/agent.proto\"\xf8\x01\n\nAttachOpen\x12\x14\n\x05\x61gent\x18\x01 \x01(\tR\x05\x61gent\x12\x12\n\x04tree\x18\x02 \x01(\x08R\x04tree\x12\'\n\x0e\x61\x66ter_sequence\x18\x03 \x01(\x04H\x00R\rafterSequence\x12\x1f\n\nlast_turns\x18\x04 \x01(\rH\x00R\tlastTurns\x12\x1b\n\tseen_turn\x18\x05 \x01(\x04R\x08seenTurn\x12\x1f\n\x0bseen_deltas\x18\x06 \x01(\x04R\nseenDeltas\x12/\n\x13\x61nswers_permissions\x18\x07 \x01(\x08R\x12\x61nswersPermissionsB\x07\n\x05start\"@\n\x0b\x41ttachInput\x12\x12\n\x04text\x18\x01 \x01(\tR\x04text\x12\x1d\n\nrequest_id\x18\x02 \x01(\tR\trequestId\"\x0e\n\x0c\x41ttachCancel\"\xaa\x01\n\x12PermissionDecision\x12#\n\rpermission_id\x18\x01 \x01(\tR\x0cpermissionId\x12\x38\n\x07verdict\x18\x02 \x01(\x0e\x32\x1e.substrat.v1.PermissionVerdictR\x07verdict\x12\x16\n\x06reason\x18\x03 \x01(\tR\x06reason\x12\x1d\n\nrequest_id\x18\x04 \x01(\tR\trequestId\"\x0b\n\tHeartbeat\"\xcf\x01\n\x08\x41ttached\x12(\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x12.substrat.v1.AgentR\x05\x61gent\x12\x16\n\x06\x63ursor\x18\x02 \x01(\x04R\x06\x63ursor\x12\x46\n\x11\x64\x61\x65mon_start_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x0f\x64\x61\x65monStartTime\x12\x39\n\x0bpermissions\x18\x04 \x03(\x0b\x32\x17.substrat.v1.PermissionR\x0bpermissions\"Y\n\x0bTurnStarted\x12\x19\n\x08\x61gent_id\x18\x01 \x01(\tR\x07\x61gentId\x12\x17\n\x07turn_id\x18\x02 \x01(\tR\x06turnId\x12\x16\n\x06prompt\x18\x03 \x01(\tR\x06prompt\"x\n\x0bOutputDelta\x12\x12\n\x04turn\x18\x01 \x01(\x04R\x04turn\x12\x14\n\x05index\x18\x02 \x01(\x04R\x05index\x12+\n\x04kind\x18\x03 \x01(\x0e\x32\x17.substrat.v1.OutputKindR\x04kind\x12\x12\n\x04text\x18\x04 \x01(\tR\x04text\"\x9f\x01\n\x0eOutputReplaced\x12\x12\n\x04turn\x18\x01 \x01(\x04R\x04turn\x12\x1d\n\nfrom_index\x18\x02 \x01(\x04R\tfromIndex\x12\x12\n\x04text\x18\x03 \x01(\tR\x04text\x12+\n\x04kind\x18\x04 \x01(\x0e\x32\x17.substrat.v1.OutputKindR\x04kind\x12\x19\n\x08to_index\x18\x05 \x01(\x04R\x07toIndex\"\xc1\x01\n\x0fToolCallStarted\x12\x19\n\x08\x61gent_id\x18\x01 \x01(\tR\x07\x61gentId\x12\x17\n\x07turn_id\x18\x02 \x01(\tR\x06turnId\x12\x17\n\x07\x63\x61ll_id\x18\x03 \x01(\tR\x06\x63\x61llId\x12\x12\n\x04tool\x18\x04 \x01(\tR\x04tool\x12\x35\n\targuments\x18\x05 \x01(\x0b\x32\x17.google.protobuf.StructR\targuments\x12\x16\n\x06native\x18\x06 \x01(\x08R\x06native\"\xd1\x01\n\x10ToolCallFinished\x12\x19\n\x08\x61gent_id\x18\x01 \x01(\tR\x07\x61gentId\x12\x17\n\x07turn_id\x18\x02 \x01(\tR\x06turnId\x12\x17\n\x07\x63\x61ll_id\x18\x03 \x01(\tR\x06\x63\x61llId\x12\x12\n\x04tool\x18\x04 \x01(\tR\x04tool\x12.\n\x06result\x18\x05 \x01(\x0b\x32\x16.google.protobuf.ValueR\x06result\x12\x14\n\x05\x65rror\x18\x06 \x01(\tR\x05\x65rror\x12\x16\n\x06native\x18\x07 \x01(\x08R\x06native\"=\n\x0bMessageSeen\x12.\n\x07message\x18\x01 \x01(\x0b\x32\x14.substrat.v1.MessageR\x07message\"\xc6\x01\n\tTurnEnded\x12\x19\n\x08\x61gent_id\x18\x01 \x01(\tR\x07\x61gentId\x12\x17\n\x07turn_id\x18\x02 \x01(\tR\x06turnId\x12\x32\n\x07outcome\x18\x03 \x01(\x0e\x32\x18.substrat.v1.TurnOutcomeR\x07outcome\x12\x1a\n\x08response\x18\x04 \x01(\tR\x08response\x12\x14\n\x05\x65rror\x18\x05 \x01(\tR\x05\x65rror\x12\x1f\n\x0b\x65rror_class\x18\x06 \x01(\tR\nerrorClass\"N\n\x0cStateChanged\x12(\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x12.substrat.v1.AgentR\x05\x61gent\x12\x14\n\x05\x65vent\x18\x02 \x01(\tR\x05\x65vent\"m\n\rProcessNotice\x12\x19\n\x08\x61gent_id\x18\x01 \x01(\tR\x07\x61gentId\x12\x17\n\x07turn_id\x18\x02 \x01(\tR\x06turnId\x12\x14\n\x05\x65vent\x18\x03 \x01(\tR\x05\x65vent\x12\x12\n\x04text\x18\x04 \x01(\tR\x04text\"N\n\x13PermissionRequested\x12\x37\n\npermission\x18\x01 \x01(\x0b\x32\x17.substrat.v1.PermissionR\npermission\"\xcf\x01\n\x12PermissionResolved\x12\x19\n\x08\x61gent_id\x18\x01 \x01(\tR\x07\x61gentId\x12\x17\n\x07turn_id\x18\x02 \x01(\tR\x06turnId\x12#\n\rpermission_id\x18\x03 \x01(\tR\x0cpermissionId\x12\x38\n\x07verdict\x18\x04 \x01(\x0e\x32\x1e.substrat.v1.PermissionVerdictR\x07verdict\x12\x0e\n\x02\x62y\x18\x05 \x01(\tR\x02\x62y\x12\x16\n\x06reason\x18\x06 \x01(\tR\x06reason\"_\n\x0c\x41gentCrashed\x12\x19\n\x08\x61gent_id\x18\x01 \x01(\tR\x07\x61gentId\x12\x16\n\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1c\n\trecovered\x18\x03 \x01(\x08R\trecovered\"k\n\x0f\x44\x61\x65monRecovered\x12+\n\x11interrupted_turns\x18\x01 \x01(\rR\x10interruptedTurns\x12+\n\x11returned_messages\x18\x02 \x01(\rR\x10returnedMessages\"\x10\n\x0e\x44\x61\x65monDraining\"V\n\x06Lagged\x12\x12\n\x04turn\x18\x01 \x01(\x04R\x04turn\x12\x1d\n\nfrom_index\x18\x02 \x01(\x04R\tfromIndex\x12\x19\n\x08to_index\x18\x03 \x01(\x04R\x07toIndex\"y\n\x0bInputResult\x12\x1d\n\nrequest_id\x18\x01 \x01(\tR\trequestId\x12\x1d\n\nmessage_id\x18\x02 \x01(\tR\tmessageId\x12\x16\n\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n\x05\x65rror\x18\x04 \x01(\tR\x05\x65rror*Y\n\nOutputKind\x12\x1b\n\x17OUTPUT_KIND_UNSPECIFIED\x10\x00\x12\x14\n\x10OUTPUT_KIND_TEXT\x10\x01\x12\x18\n\x14OUTPUT_KIND_THINKING\x10\x02*\x9a\x01\n\x0bTurnOutcome\x12\x1c\n\x18TURN_OUTCOME_UNSPECIFIED\x10\x00\x12\x1a\n\x16TURN_OUTCOME_COMPLETED\x10\x01\x12\x17\n\x13TURN_OUTCOME_FAILED\x10\x02\x12\x1a\n\x16TURN_OUTCOME_CANCELLED\x10\x03\x12\x1c\n\x18TURN_OUTCOME_INTERRUPTED\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18substrat/v1/attach.proto\x12\x0bsubstrat.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17substrat/v1/agent.proto\"\xf8\x01\n\nAttachOpen\x12\x14\n\x05\x61gent\x18\x01 \x01(\tR\x05\x61gent\x12\x12\n\x04tree\x18\x02 \x01(\x08R\x04tree\x12\'\n\x0e\x61\x66ter_sequence\x18\x03 \x01(\x04H\x00R\rafterSequence\x12\x1f\n\nlast_turns\x18\x04 \x01(\rH\x00R\tlastTurns\x12\x1b\n\tseen_turn\x18\x05 \x01(\x04R\x08seenTurn\x12\x1f\n\x0bseen_deltas\x18\x06 \x01(\x04R\nseenDeltas\x12/\n\x13\x61nswers_permissions\x18\x07 \x01(\x08R\x12\x61nswersPermissionsB\x07\n\x05start\"@\n\x0b\x41ttachInput\x12\x12\n\x04text\x18\x01 \x01(\tR\x04text\x12\x1d\n\nrequest_id\x18\x02 \x01(\tR\trequestId\"\'\n\x0c\x41ttachCancel\x12\x17\n\x07turn_id\x18\x01 \x01(\tR\x06turnId\"\xaa\x01\n\x12PermissionDecision\x12#\n\rpermission_id\x18\x01 \x01(\tR\x0cpermissionId\x12\x38\n\x07verdict\x18\x02 \x01(\x0e\x32\x1e.substrat.v1.PermissionVerdictR\x07verdict\x12\x16\n\x06reason\x18\x03 \x01(\tR\x06reason\x12\x1d\n\nrequest_id\x18\x04 \x01(\tR\trequestId\"\x0b\n\tHeartbeat\"\xcf\x01\n\x08\x41ttached\x12(\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x12.substrat.v1.AgentR\x05\x61gent\x12\x16\n\x06\x63ursor\x18\x02 \x01(\x04R\x06\x63ursor\x12\x46\n\x11\x64\x61\x65mon_start_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x0f\x64\x61\x65monStartTime\x12\x39\n\x0bpermissions\x18\x04 \x03(\x0b\x32\x17.substrat.v1.PermissionR\x0bpermissions\"Y\n\x0bTurnStarted\x12\x19\n\x08\x61gent_id\x18\x01 \x01(\tR\x07\x61gentId\x12\x17\n\x07turn_id\x18\x02 \x01(\tR\x06turnId\x12\x16\n\x06prompt\x18\x03 \x01(\tR\x06prompt\"x\n\x0bOutputDelta\x12\x12\n\x04turn\x18\x01 \x01(\x04R\x04turn\x12\x14\n\x05index\x18\x02 \x01(\x04R\x05index\x12+\n\x04kind\x18\x03 \x01(\x0e\x32\x17.substrat.v1.OutputKindR\x04kind\x12\x12\n\x04text\x18\x04 \x01(\tR\x04text\"\x9f\x01\n\x0eOutputReplaced\x12\x12\n\x04turn\x18\x01 \x01(\x04R\x04turn\x12\x1d\n\nfrom_index\x18\x02 \x01(\x04R\tfromIndex\x12\x12\n\x04text\x18\x03 \x01(\tR\x04text\x12+\n\x04kind\x18\x04 \x01(\x0e\x32\x17.substrat.v1.OutputKindR\x04kind\x12\x19\n\x08to_index\x18\x05 \x01(\x04R\x07toIndex\"\xc1\x01\n\x0fToolCallStarted\x12\x19\n\x08\x61gent_id\x18\x01 \x01(\tR\x07\x61gentId\x12\x17\n\x07turn_id\x18\x02 \x01(\tR\x06turnId\x12\x17\n\x07\x63\x61ll_id\x18\x03 \x01(\tR\x06\x63\x61llId\x12\x12\n\x04tool\x18\x04 \x01(\tR\x04tool\x12\x35\n\targuments\x18\x05 \x01(\x0b\x32\x17.google.protobuf.StructR\targuments\x12\x16\n\x06native\x18\x06 \x01(\x08R\x06native\"\xd1\x01\n\x10ToolCallFinished\x12\x19\n\x08\x61gent_id\x18\x01 \x01(\tR\x07\x61gentId\x12\x17\n\x07turn_id\x18\x02 \x01(\tR\x06turnId\x12\x17\n\x07\x63\x61ll_id\x18\x03 \x01(\tR\x06\x63\x61llId\x12\x12\n\x04tool\x18\x04 \x01(\tR\x04tool\x12.\n\x06result\x18\x05 \x01(\x0b\x32\x16.google.protobuf.ValueR\x06result\x12\x14\n\x05\x65rror\x18\x06 \x01(\tR\x05\x65rror\x12\x16\n\x06native\x18\x07 \x01(\x08R\x06native\"=\n\x0bMessageSeen\x12.\n\x07message\x18\x01 \x01(\x0b\x32\x14.substrat.v1.MessageR\x07message\"\xc6\x01\n\tTurnEnded\x12\x19\n\x08\x61gent_id\x18\x01 \x01(\tR\x07\x61gentId\x12\x17\n\x07turn_id\x18\x02 \x01(\tR\x06turnId\x12\x32\n\x07outcome\x18\x03 \x01(\x0e\x32\x18.substrat.v1.TurnOutcomeR\x07outcome\x12\x1a\n\x08response\x18\x04 \x01(\tR\x08response\x12\x14\n\x05\x65rror\x18\x05 \x01(\tR\x05\x65rror\x12\x1f\n\x0b\x65rror_class\x18\x06 \x01(\tR\nerrorClass\"N\n\x0cStateChanged\x12(\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x12.substrat.v1.AgentR\x05\x61gent\x12\x14\n\x05\x65vent\x18\x02 \x01(\tR\x05\x65vent\"m\n\rProcessNotice\x12\x19\n\x08\x61gent_id\x18\x01 \x01(\tR\x07\x61gentId\x12\x17\n\x07turn_id\x18\x02 \x01(\tR\x06turnId\x12\x14\n\x05\x65vent\x18\x03 \x01(\tR\x05\x65vent\x12\x12\n\x04text\x18\x04 \x01(\tR\x04text\"N\n\x13PermissionRequested\x12\x37\n\npermission\x18\x01 \x01(\x0b\x32\x17.substrat.v1.PermissionR\npermission\"\xcf\x01\n\x12PermissionResolved\x12\x19\n\x08\x61gent_id\x18\x01 \x01(\tR\x07\x61gentId\x12\x17\n\x07turn_id\x18\x02 \x01(\tR\x06turnId\x12#\n\rpermission_id\x18\x03 \x01(\tR\x0cpermissionId\x12\x38\n\x07verdict\x18\x04 \x01(\x0e\x32\x1e.substrat.v1.PermissionVerdictR\x07verdict\x12\x0e\n\x02\x62y\x18\x05 \x01(\tR\x02\x62y\x12\x16\n\x06reason\x18\x06 \x01(\tR\x06reason\"_\n\x0c\x41gentCrashed\x12\x19\n\x08\x61gent_id\x18\x01 \x01(\tR\x07\x61gentId\x12\x16\n\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1c\n\trecovered\x18\x03 \x01(\x08R\trecovered\"k\n\x0f\x44\x61\x65monRecovered\x12+\n\x11interrupted_turns\x18\x01 \x01(\rR\x10interruptedTurns\x12+\n\x11returned_messages\x18\x02 \x01(\rR\x10returnedMessages\"\x10\n\x0e\x44\x61\x65monDraining\"V\n\x06Lagged\x12\x12\n\x04turn\x18\x01 \x01(\x04R\x04turn\x12\x1d\n\nfrom_index\x18\x02 \x01(\x04R\tfromIndex\x12\x19\n\x08to_index\x18\x03 \x01(\x04R\x07toIndex\"y\n\x0bInputResult\x12\x1d\n\nrequest_id\x18\x01 \x01(\tR\trequestId\x12\x1d\n\nmessage_id\x18\x02 \x01(\tR\tmessageId\x12\x16\n\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n\x05\x65rror\x18\x04 \x01(\tR\x05\x65rror*Y\n\nOutputKind\x12\x1b\n\x17OUTPUT_KIND_UNSPECIFIED\x10\x00\x12\x14\n\x10OUTPUT_KIND_TEXT\x10\x01\x12\x18\n\x14OUTPUT_KIND_THINKING\x10\x02*\x9a\x01\n\x0bTurnOutcome\x12\x1c\n\x18TURN_OUTCOME_UNSPECIFIED\x10\x00\x12\x1a\n\x16TURN_OUTCOME_COMPLETED\x10\x01\x12\x17\n\x13TURN_OUTCOME_FAILED\x10\x02\x12\x1a\n\x16TURN_OUTCOME_CANCELLED\x10\x03\x12\x1c\n\x18TURN_OUTCOME_INTERRUPTED\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'substrat.v1.attach_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_OUTPUTKIND']._serialized_start=2821
-  _globals['_OUTPUTKIND']._serialized_end=2910
-  _globals['_TURNOUTCOME']._serialized_start=2913
-  _globals['_TURNOUTCOME']._serialized_end=3067
+  _globals['_OUTPUTKIND']._serialized_start=2846
+  _globals['_OUTPUTKIND']._serialized_end=2935
+  _globals['_TURNOUTCOME']._serialized_start=2938
+  _globals['_TURNOUTCOME']._serialized_end=3092
   _globals['_ATTACHOPEN']._serialized_start=130
   _globals['_ATTACHOPEN']._serialized_end=378
   _globals['_ATTACHINPUT']._serialized_start=380
   _globals['_ATTACHINPUT']._serialized_end=444
   _globals['_ATTACHCANCEL']._serialized_start=446
-  _globals['_ATTACHCANCEL']._serialized_end=460
-  _globals['_PERMISSIONDECISION']._serialized_start=463
-  _globals['_PERMISSIONDECISION']._serialized_end=633
-  _globals['_HEARTBEAT']._serialized_start=635
-  _globals['_HEARTBEAT']._serialized_end=646
-  _globals['_ATTACHED']._serialized_start=649
-  _globals['_ATTACHED']._serialized_end=856
-  _globals['_TURNSTARTED']._serialized_start=858
-  _globals['_TURNSTARTED']._serialized_end=947
-  _globals['_OUTPUTDELTA']._serialized_start=949
-  _globals['_OUTPUTDELTA']._serialized_end=1069
-  _globals['_OUTPUTREPLACED']._serialized_start=1072
-  _globals['_OUTPUTREPLACED']._serialized_end=1231
-  _globals['_TOOLCALLSTARTED']._serialized_start=1234
-  _globals['_TOOLCALLSTARTED']._serialized_end=1427
-  _globals['_TOOLCALLFINISHED']._serialized_start=1430
-  _globals['_TOOLCALLFINISHED']._serialized_end=1639
-  _globals['_MESSAGESEEN']._serialized_start=1641
-  _globals['_MESSAGESEEN']._serialized_end=1702
-  _globals['_TURNENDED']._serialized_start=1705
-  _globals['_TURNENDED']._serialized_end=1903
-  _globals['_STATECHANGED']._serialized_start=1905
-  _globals['_STATECHANGED']._serialized_end=1983
-  _globals['_PROCESSNOTICE']._serialized_start=1985
-  _globals['_PROCESSNOTICE']._serialized_end=2094
-  _globals['_PERMISSIONREQUESTED']._serialized_start=2096
-  _globals['_PERMISSIONREQUESTED']._serialized_end=2174
-  _globals['_PERMISSIONRESOLVED']._serialized_start=2177
-  _globals['_PERMISSIONRESOLVED']._serialized_end=2384
-  _globals['_AGENTCRASHED']._serialized_start=2386
-  _globals['_AGENTCRASHED']._serialized_end=2481
-  _globals['_DAEMONRECOVERED']._serialized_start=2483
-  _globals['_DAEMONRECOVERED']._serialized_end=2590
-  _globals['_DAEMONDRAINING']._serialized_start=2592
-  _globals['_DAEMONDRAINING']._serialized_end=2608
-  _globals['_LAGGED']._serialized_start=2610
-  _globals['_LAGGED']._serialized_end=2696
-  _globals['_INPUTRESULT']._serialized_start=2698
-  _globals['_INPUTRESULT']._serialized_end=2819
+  _globals['_ATTACHCANCEL']._serialized_end=485
+  _globals['_PERMISSIONDECISION']._serialized_start=488
+  _globals['_PERMISSIONDECISION']._serialized_end=658
+  _globals['_HEARTBEAT']._serialized_start=660
+  _globals['_HEARTBEAT']._serialized_end=671
+  _globals['_ATTACHED']._serialized_start=674
+  _globals['_ATTACHED']._serialized_end=881
+  _globals['_TURNSTARTED']._serialized_start=883
+  _globals['_TURNSTARTED']._serialized_end=972
+  _globals['_OUTPUTDELTA']._serialized_start=974
+  _globals['_OUTPUTDELTA']._serialized_end=1094
+  _globals['_OUTPUTREPLACED']._serialized_start=1097
+  _globals['_OUTPUTREPLACED']._serialized_end=1256
+  _globals['_TOOLCALLSTARTED']._serialized_start=1259
+  _globals['_TOOLCALLSTARTED']._serialized_end=1452
+  _globals['_TOOLCALLFINISHED']._serialized_start=1455
+  _globals['_TOOLCALLFINISHED']._serialized_end=1664
+  _globals['_MESSAGESEEN']._serialized_start=1666
+  _globals['_MESSAGESEEN']._serialized_end=1727
+  _globals['_TURNENDED']._serialized_start=1730
+  _globals['_TURNENDED']._serialized_end=1928
+  _globals['_STATECHANGED']._serialized_start=1930
+  _globals['_STATECHANGED']._serialized_end=2008
+  _globals['_PROCESSNOTICE']._serialized_start=2010
+  _globals['_PROCESSNOTICE']._serialized_end=2119
+  _globals['_PERMISSIONREQUESTED']._serialized_start=2121
+  _globals['_PERMISSIONREQUESTED']._serialized_end=2199
+  _globals['_PERMISSIONRESOLVED']._serialized_start=2202
+  _globals['_PERMISSIONRESOLVED']._serialized_end=2409
+  _globals['_AGENTCRASHED']._serialized_start=2411
+  _globals['_AGENTCRASHED']._serialized_end=2506
+  _globals['_DAEMONRECOVERED']._serialized_start=2508
+  _globals['_DAEMONRECOVERED']._serialized_end=2615
+  _globals['_DAEMONDRAINING']._serialized_start=2617
+  _globals['_DAEMONDRAINING']._serialized_end=2633
+  _globals['_LAGGED']._serialized_start=2635
+  _globals['_LAGGED']._serialized_end=2721
+  _globals['_INPUTRESULT']._serialized_start=2723
+  _globals['_INPUTRESULT']._serialized_end=2844
 # @@protoc_insertion_point(module_scope)

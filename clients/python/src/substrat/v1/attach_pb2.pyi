@@ -61,8 +61,10 @@ class AttachInput(_message.Message):
     def __init__(self, text: _Optional[str] = ..., request_id: _Optional[str] = ...) -> None: ...
 
 class AttachCancel(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("turn_id",)
+    TURN_ID_FIELD_NUMBER: _ClassVar[int]
+    turn_id: str
+    def __init__(self, turn_id: _Optional[str] = ...) -> None: ...
 
 class PermissionDecision(_message.Message):
     __slots__ = ("permission_id", "verdict", "reason", "request_id")

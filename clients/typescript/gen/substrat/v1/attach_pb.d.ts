@@ -118,6 +118,13 @@ export declare const AttachInputSchema: GenMessage<AttachInput>;
  * @generated from message substrat.v1.AttachCancel
  */
 export declare type AttachCancel = Message<"substrat.v1.AttachCancel"> & {
+  /**
+   * Turn that is meant; empty for whichever runs. The InputResult says NO_TURN when another one
+   * runs.
+   *
+   * @generated from field: string turn_id = 1;
+   */
+  turnId: string;
 };
 
 /**
