@@ -79,6 +79,7 @@ fn what_tells_no_models_says_why() {
         of_script(folder.path(), "mute", MUTE),
         of_script(folder.path(), "other", "echo no such option >&2; exit 2"),
         of_script(folder.path(), "chatty", "exec yes hello"),
+        of_script(folder.path(), "hush", "echo wait >&2; exec sleep 1000 >&-"),
         of_script(folder.path(), "gemini", "echo spawn /gone/codex ENOENT >&2; exit 1"),
     ];
     let settings = settings.iter().flatten().map(String::as_str);
@@ -91,6 +92,7 @@ fn what_tells_no_models_says_why() {
         ("mute", "mute offers no choice of models", page),
         ("other", "other listed no models: exit 2: no such option", ended.as_str()),
         ("chatty", "chatty listed no models: it wrote more than 8 MiB", "check chatty says"),
+        ("hush", "hush listed no models: it closed its output and did not end: wait", "check hush"),
         ("scripted", "scripted does not tell its models", page),
     ] {
         let no = say(&daemon.home, &["provider", "models", provider]);

@@ -31,6 +31,8 @@ const MAX_NAME: usize = 256;
 const PIECE: usize = 16 << 10;
 /// How long one that closed its output may take to end.
 const END: Duration = Duration::from_secs(1);
+/// What is said of one that does not.
+const MUTE: &str = "it closed its output and did not end";
 /// Most bytes of what it complains of that are read.
 const MAX_WORDS: usize = 4 << 10;
 
@@ -119,8 +121,14 @@ async fn ask(launched: Launched, mut asking: Box<dyn Asking>) -> Result<Vec<Mode
     let Some(models) = told.unwrap_or_else(late).transpose() else {
         // Its last words may be on their way.
         let _ = timeout(END, listen(&mut stderr, &mut words)).await;
-        let exit = process.stop(END).await;
-        return Err(complaint(exit, &String::from_utf8_lossy(&words), FailureKind::Killed));
+        let words = String::from_utf8_lossy(&words);
+        let Ok(exit) = timeout(END, process.wait()).await else {
+            process.kill().await;
+            let told = [MUTE, words.trim()].into_iter().filter(|part| !part.is_empty());
+            let told = told.collect::<Vec<_>>().join(": ");
+            return Err(Failed::of_text(told, FailureKind::Protocol));
+        };
+        return Err(complaint(exit, &words, FailureKind::Killed));
     };
     process.kill().await;
     models
