@@ -81,7 +81,7 @@ async fn a_stream_begins_with_one_open_and_has_no_other() {
 
 #[tokio::test]
 async fn a_client_that_beats_and_reads_nothing_is_not_taken_for_dead() {
-    let daemon = Daemon::with(&["attach.silence_seconds=1"]);
+    let daemon = Daemon::with(&["attach.silence_seconds=4"]);
     let client = daemon.client().await;
     client.create("echo", ECHO).await;
     let slow = daemon.client().await;
@@ -92,7 +92,7 @@ async fn a_client_that_beats_and_reads_nothing_is_not_taken_for_dead() {
         slow.ask(Asked::Heartbeat(v1::Heartbeat {})).await;
     }
     let mut pause = tokio::time::interval(Duration::from_millis(100));
-    for _ in 0..15 {
+    for _ in 0..50 {
         pause.tick().await;
         slow.ask(Asked::Heartbeat(v1::Heartbeat {})).await;
     }
@@ -102,7 +102,7 @@ async fn a_client_that_beats_and_reads_nothing_is_not_taken_for_dead() {
 
 #[tokio::test]
 async fn a_client_that_beats_stays_and_one_that_is_silent_is_dropped() {
-    let daemon = Daemon::with(&["attach.silence_seconds=1"]);
+    let daemon = Daemon::with(&["attach.silence_seconds=3"]);
     let client = daemon.client().await;
     client.create("echo", ECHO).await;
     let mut silent = client.attach("echo", None).await;

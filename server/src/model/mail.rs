@@ -5,7 +5,7 @@
 //! refused once more is set aside. It lies in the inbox, in no turn, until USER lets it be tried
 //! again or discards it.
 
-use super::{Activity, Agent, Message, MessageId, Priority, Ready, Reminder, Timestamp};
+use super::{Activity, Agent, Message, MessageId, Priority, Reminder, Timestamp};
 
 impl Agent {
     /// Whether a message starts a turn: an answer to a multicast does not before that is over.
@@ -18,7 +18,7 @@ impl Agent {
     /// on by itself.
     fn stalls(&self) -> bool {
         matches!(self.activity, Activity::Idle)
-            && self.ready.is_none()
+            && !self.is_to_run()
             && self.has_unread()
             && !self.account.is_held()
     }
@@ -26,7 +26,7 @@ impl Agent {
     /// Goes on with the mail that lies there, if it does not by itself.
     pub(super) fn go_on_with_mail(&mut self, seq: u64) {
         if self.stalls() {
-            self.ready = Some(Ready::for_turn(seq));
+            self.want_turn(seq);
         }
     }
 
@@ -66,7 +66,7 @@ impl Agent {
     /// Whether a message lies in the inbox since its turn did not complete, and the agent does not
     /// go on by itself.
     pub fn leaves(&self, id: MessageId) -> bool {
-        let goes_on = self.turn().is_some() || self.ready.is_some();
+        let goes_on = self.turn().is_some() || self.is_to_run();
         self.message(id).is_some_and(|message| message.set_aside || !goes_on)
     }
 

@@ -43,9 +43,14 @@ impl Ready {
 }
 
 impl Agent {
+    /// Whether it wants a turn, which may have to wait.
+    pub(super) fn is_to_run(&self) -> bool {
+        self.ready.is_some_and(Ready::is_for_turn)
+    }
+
     /// Whether there is something for a turn of it, and nothing of its own that holds it back.
     pub(super) fn wants_turn(&self) -> bool {
-        self.ready.is_some_and(Ready::is_for_turn) && self.may_start()
+        self.is_to_run() && self.may_start()
     }
 
     /// Wants a turn from an event on, if it did not before.

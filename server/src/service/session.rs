@@ -9,7 +9,7 @@ use tonic::{Request, Response, Status};
 use super::events::{Filter, Follower, check_types, list};
 use super::status::{refused, rejected, unreadable};
 use super::{Api, convert, request};
-use crate::model::{Agent, Command, Outcome, Rejection, SessionId, SessionState, State};
+use crate::model::{Agent, Command, Outcome, Ready, Rejection, SessionId, SessionState, State};
 
 /// Bytes of a transcript in one response.
 const TRANSCRIPT_CHUNK: usize = 64 << 10;
@@ -31,7 +31,7 @@ impl Api {
         &self,
         command: Command,
         key: Option<crate::model::Request>,
-        wanted: SessionState,
+        there: fn(&Agent) -> bool,
     ) -> Result<v1::Session, Status> {
         let outcome = self.engine.execute(command, key).await.map_err(|no| refused(&no))?;
         let Outcome::Session(id) = outcome else {
@@ -45,12 +45,7 @@ impl Api {
             let confinement = confinement.clone();
             let now = self.engine.read(move |state| {
                 let agent = state.agent_of(id)?;
-                let there = match (agent.session.state, wanted) {
-                    (SessionState::Terminated, _) => true,
-                    // One that has something to do goes on at once.
-                    (now, SessionState::Suspended) => now != SessionState::Suspending,
-                    (now, wanted) => now == wanted,
-                };
+                let there = !agent.is_live() || there(agent);
                 Some((there, convert::session(state, agent, &confinement)))
             });
             match now.await.map_err(|no| refused(&no))? {
@@ -115,14 +110,11 @@ impl SessionService for Api {
     ) -> Result<Response<v1::SuspendSessionResponse>, Status> {
         let message = request.into_inner();
         let key = request::key("SuspendSession", &message.request_id, &message)?;
-        let state = self.of_session(message.session.clone(), |_, agent| agent.session.state);
-        // One that was never opened has nothing to suspend.
-        let wanted = match state.await? {
-            SessionState::Created => SessionState::Created,
-            _ => SessionState::Suspended,
-        };
+        // One that was never opened has nothing to suspend, and one that has something to do goes
+        // on at once.
+        let there = |agent: &Agent| agent.session.state != SessionState::Suspending;
         let command = Command::SuspendSession { session: message.session };
-        let session = self.change_session(command, key, wanted).await?;
+        let session = self.change_session(command, key, there).await?;
         Ok(Response::new(v1::SuspendSessionResponse { session: Some(session) }))
     }
 
@@ -133,7 +125,12 @@ impl SessionService for Api {
         let message = request.into_inner();
         let key = request::key("ResumeSession", &message.request_id, &message)?;
         let command = Command::ResumeSession { session: message.session };
-        let session = self.change_session(command, key, SessionState::Active).await?;
+        // One that another took the slot of at once was live.
+        let there = |agent: &Agent| {
+            let is_wanted = agent.ready.is_some_and(Ready::resumes);
+            agent.session.state == SessionState::Active || !is_wanted
+        };
+        let session = self.change_session(command, key, there).await?;
         Ok(Response::new(v1::ResumeSessionResponse { session: Some(session) }))
     }
 

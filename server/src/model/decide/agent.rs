@@ -188,8 +188,13 @@ impl Plan<'_, '_> {
                 MessageDiscarded { message_id: message.id, reason: DiscardReason::Terminated },
             );
             let waits = message.kind.wants_answer() && !message.answered;
-            let gone = message.sender.agent().is_some_and(|id| also_ended.contains(&id));
-            if waits && !gone && message.sender != Party::User {
+            let knows = match message.sender {
+                Party::System => true,
+                Party::Agent(id) => also_ended.contains(&id),
+                // USER ended it, or waits and is told so.
+                Party::User => reason != EndReason::Completed || (self.cx.attended)(message.id),
+            };
+            if waits && !knows {
                 let text = format!("{} ended before it answered", agent.name);
                 self.answer(agent, message, Kind::Error, text.into());
             }

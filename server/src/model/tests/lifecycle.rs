@@ -147,6 +147,43 @@ fn a_parent_that_asks_again_after_a_crash_gets_the_result_of_a_child_that_comple
 }
 
 #[test]
+fn user_is_told_of_a_message_that_an_agent_ended_without() {
+    for attended in [false, true] {
+        let mut world = team(4, &["kid"]);
+        world.complete("lead", "ok");
+        let message = world.send("kid", "and this?");
+        world.call("kid", "complete", &json!({ "result": "42" }));
+        if attended {
+            world.attended.insert(message);
+        }
+        world.complete("kid", "bye");
+        let inbox = world.state.user_inbox().iter();
+        let told = inbox.filter(|told| told.reply_to == Some(message));
+        let told: Vec<_> = told.map(|told| (told.kind, &*told.text)).collect();
+        let ended = (Kind::Error, "kid ended before it answered");
+        assert_eq!(told, if attended { vec![] } else { vec![ended] });
+    }
+}
+
+#[test]
+fn a_message_is_tried_again_although_its_session_is_about_to_be_resumed() {
+    let mut world = World::new(1);
+    for name in ["a", "other"] {
+        world.create(name);
+    }
+    world.send("a", "one");
+    world.fail("a");
+    world.send("other", "work");
+    world.finish_suspensions();
+    let session = world.agent("a").session.id.to_string();
+    world.run(Command::ResumeSession { session }).unwrap();
+    world.run(Command::RetryMessages { agent: "a".into(), messages: Vec::new() }).unwrap();
+    world.complete("other", "done");
+    world.finish_suspensions();
+    assert_eq!(world.prompt("a"), "one");
+}
+
+#[test]
 fn a_tool_call_that_a_crash_cut_off_gets_a_result() {
     let mut world = World::new(4);
     world.run(Command::CreateWorkspace { new: NewWorkspace::named("desk") }).unwrap();
