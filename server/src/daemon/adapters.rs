@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use crate::engine::{Archive, CheckpointDone, Sink, Span};
+use crate::engine::{Archive, CheckpointDone, Sink, Span, remove_shell};
 use crate::journal::{Disk, Journal};
 use crate::model::{Commit, Entry, SessionId};
 use crate::projection::{self, Worker};
@@ -21,11 +21,14 @@ pub(super) struct ToProjections {
     tail: Arc<Tail>,
     /// Where homes of sessions lie, which go with them.
     homes: PathBuf,
+    /// Where what is kept of their shells lies, which does too.
+    shells: PathBuf,
 }
 
 impl ToProjections {
     pub(super) fn new(worker: &Worker, tail: &Arc<Tail>, home: &Path) -> Self {
-        Self { worker: worker.clone(), tail: tail.clone(), homes: home.join("providers") }
+        let (worker, tail) = (worker.clone(), tail.clone());
+        Self { worker, tail, homes: home.join("providers"), shells: home.join("shells") }
     }
 }
 
@@ -62,8 +65,11 @@ impl Sink for ToProjections {
     fn commit(&mut self, commit: &Arc<Commit>) {
         self.worker.commit(commit.clone());
         for session in commit.removed.iter().copied() {
-            let homes = self.homes.clone();
+            let (homes, shells) = (self.homes.clone(), self.shells.clone());
             tokio::task::spawn_blocking(move || {
+                if let Err(error) = remove_shell(&shells, session) {
+                    tracing::warn!(%session, %error, "the shell of a session was not removed");
+                }
                 if let Err(error) = remove_home(&homes, session) {
                     tracing::warn!(%session, %error, "the home of a session was not removed");
                 }

@@ -16,7 +16,9 @@ use tokio::sync::oneshot;
 use super::adapters::{FromProjections, Tail, ToProjections};
 use super::reload::Live;
 use super::{Config, ConfigError, Home, HomeError, environment, logging};
-use crate::engine::{Ended, Engine, Fatal, Handle, LaunchedShells, Parts, RandomIds, now};
+use crate::engine::{
+    Ended, Engine, Fatal, Handle, LaunchedShells, Parts, RandomIds, now, sweep_shells,
+};
 use crate::import;
 use crate::journal::{self, Disk, Journal, OsDisk};
 use crate::launcher::{Launcher, boot_id, shows, shows_file};
@@ -213,6 +215,7 @@ fn recover(
     let sessions: BTreeSet<SessionId> =
         recovered.state.agents().map(|agent| agent.session.id).collect();
     sweep_homes(&home.path().join("providers"), |id| sessions.contains(&id));
+    sweep_shells(&home.path().join("shells"), |id| sessions.contains(&id));
     Ok(Started { recovered, took, disk, ids })
 }
 

@@ -47,7 +47,7 @@ pub use driver::{Ended, Engine, Fatal};
 pub use feed::{Behind, Feed};
 pub use handle::{Answer, CallEnd, CallError, Draining, Handle, Refusal, Waiting};
 pub use output::{Item, Mark, Outputs, TurnOutput, Unread};
-pub use shell::{LaunchedShells, Met, NoShells, Ran, Shells};
+pub use shell::{LaunchedShells, Met, NoShells, Ran, Shells, remove_shell, sweep_shells};
 
 use crate::model::{AgentId, Commit, Entry, SessionId};
 use crate::provider::Registry;

@@ -177,6 +177,33 @@ impl LaunchedShells {
     }
 }
 
+/// Removes what was kept of the shell of a session, with the variables that its agent exported.
+#[expect(clippy::disallowed_methods, reason = "beside the journal: none of it is the truth")]
+pub fn remove_shell(folder: &Path, session: SessionId) -> io::Result<()> {
+    for name in [format!("{session}.json"), format!(".{session}.tmp")] {
+        match std::fs::remove_file(folder.join(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            removed => removed?,
+        }
+    }
+    Ok(())
+}
+
+/// Removes what was kept of the shells of sessions that are not there any more.
+pub fn sweep_shells(folder: &Path, is_known: impl Fn(SessionId) -> bool) {
+    for entry in folder.read_dir().into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_str().unwrap_or_default();
+        let id = name.trim_start_matches('.').split('.').next();
+        let session = id.and_then(|id| id.parse().ok());
+        if let Some(session) = session.filter(|session| !is_known(*session))
+            && let Err(error) = remove_shell(folder, session)
+        {
+            tracing::warn!(%session, %error, "the shell of a session that is gone was not removed");
+        }
+    }
+}
+
 impl Shells for LaunchedShells {
     fn confined(&self) -> BoxFuture<'_, bool> {
         async { self.launcher.seen().await.in_force }.boxed()
@@ -385,5 +412,25 @@ mod tests {
         clipped.push(b"ghijkl");
         assert_eq!((clipped.whole(), clipped.dropped), (None, 4));
         assert_eq!(clipped.text(), "abcd\n[4 bytes are left out]\nijkl");
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "no files of the journal")]
+    fn what_is_kept_of_a_shell_goes_with_its_session() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = |session: SessionId| [format!(".{session}.tmp"), format!("{session}.json")];
+        let [deleted, known, gone] = [1, 2, 3].map(SessionId::from_u128);
+        let other = "other".to_owned();
+        for name in [deleted, known, gone].into_iter().flat_map(files).chain([other.clone()]) {
+            std::fs::write(folder.path().join(name), "SECRET=x").unwrap();
+        }
+        for _ in 0..2 {
+            remove_shell(folder.path(), deleted).unwrap();
+        }
+        sweep_shells(folder.path(), |session| session == known);
+        let left = folder.path().read_dir().unwrap();
+        let left = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let left: std::collections::BTreeSet<String> = left.collect();
+        assert_eq!(left, files(known).into_iter().chain([other]).collect());
     }
 }
