@@ -17,8 +17,6 @@ use crate::workspace::{Counted, NoRoom, Room, Taken, Want};
 const PAUSE: Duration = Duration::from_secs(1);
 /// A count takes no more than one part in so many of the time where there is room.
 const COUNT_SHARE: u32 = 20;
-/// And where there is none: who has just removed files is not to be told of them.
-const REFUSAL_SHARE: u32 = 4;
 
 /// Keeps what file tools write within the limits of workspaces, and out of the reserve.
 #[derive(Debug)]
@@ -33,14 +31,21 @@ pub struct Rooms {
 /// What the files of a workspace take, as far as that is known.
 #[derive(Debug, Default)]
 struct Tally {
-    /// When they were last counted, and how long that took; none if they never were.
-    counted: Option<(Instant, Duration)>,
+    /// The last count of them; none if they never were counted.
+    counted: Option<Count>,
     /// Bytes that were found.
     found: u64,
     /// Bytes that tools took since.
     taken: u64,
     /// Those of which nobody knows yet whether they are written: a count may miss them.
     pending: u64,
+}
+
+/// When the files of a workspace were counted.
+#[derive(Debug, Clone, Copy)]
+struct Count {
+    begun: Instant,
+    ended: Instant,
 }
 
 /// Bytes that a tool is about to write.
@@ -58,9 +63,16 @@ impl Drop for Pending {
 }
 
 impl Tally {
-    /// Whether a pause and its share of the time went by since the last count.
-    fn is_older(&self, pause: Duration, share: u32) -> bool {
-        self.counted.is_none_or(|(at, took)| at.elapsed() >= pause.max(took * share))
+    /// Whether the last count says little of what is there now.
+    fn is_old(&self) -> bool {
+        self.counted.is_none_or(|Count { begun, ended }| {
+            ended.elapsed() >= PAUSE.max((ended - begun) * COUNT_SHARE)
+        })
+    }
+
+    /// Whether what was there at an instant was counted, or what came later.
+    fn is_since(&self, instant: Instant) -> bool {
+        self.counted.is_some_and(|count| count.begun >= instant)
     }
 
     fn count(&mut self, root: &Path) {
@@ -71,7 +83,7 @@ impl Tally {
                 tracing::warn!(root = %root.display(), %error, "cannot count the files of a workspace");
             }
         }
-        self.counted = Some((Instant::now(), begun.elapsed()));
+        self.counted = Some(Count { begun, ended: Instant::now() });
     }
 
     fn has(&self, growth: u64, most: u64) -> bool {
@@ -94,9 +106,7 @@ impl Rooms {
         let mut tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
         // One that nobody uses and that is to be counted anew says nothing.
         tallies.retain(|_, tally| {
-            let tells = |tally: &Mutex<Tally>| {
-                tally.lock().is_ok_and(|tally| !tally.is_older(PAUSE, COUNT_SHARE))
-            };
+            let tells = |tally: &Mutex<Tally>| tally.lock().is_ok_and(|tally| !tally.is_old());
             Arc::strong_count(tally) > 1 || tells(tally)
         });
         tallies.entry(workspace).or_default().clone()
@@ -123,13 +133,15 @@ impl Rooms {
     /// Room in a workspace, which is taken.
     fn in_workspace(&self, want: &Want<'_>, counted: &Counted) -> Result<Taken, NoRoom> {
         let Some(most) = counted.limits.or(self.defaults).disk else { return Ok(Box::new(())) };
-        let root = &counted.root;
+        let (root, asked) = (&counted.root, Instant::now());
         let shared = self.tally(counted.workspace);
         let mut tally = shared.lock().unwrap_or_else(PoisonError::into_inner);
-        if tally.is_older(PAUSE, COUNT_SHARE) {
+        if tally.is_old() {
             tally.count(root);
         }
-        if !tally.has(want.growth, most) && tally.is_older(Duration::ZERO, REFUSAL_SHARE) {
+        // Who has removed files before it asked is not refused for them. Those that waited for a
+        // count by another, and asked before it, share it.
+        if !tally.has(want.growth, most) && !tally.is_since(asked) {
             tally.count(root);
         }
         if !tally.has(want.growth, most) {

@@ -78,6 +78,10 @@ fn what_others_wrote_counts_too() {
     let limits = Limits { disk: Some(2 << 20), ..Limits::default() };
     let agent = Agent::limited(limits);
     fs::write(agent.root().join("theirs"), vec![1; 3 * MIB]).unwrap();
+    // A count takes longer than what comes after it, with so many.
+    for n in 0..2000 {
+        fs::write(agent.root().join(format!("empty-{n}")), "").unwrap();
+    }
     agent.write("a", 1, false).unwrap_err();
     fs::remove_file(agent.root().join("theirs")).unwrap();
     agent.write("a", 1, false).unwrap();
