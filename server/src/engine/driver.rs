@@ -396,7 +396,7 @@ impl Driver {
         }
         let answered = request.and_then(|request| self.core.state().requests().answered(request));
         let outcome = self.decide(command, request);
-        if let (Ok(Outcome::Message { agent, message }), Some(attend)) = (&outcome, attend)
+        if let (Ok(Outcome::Message { agent, message, .. }), Some(attend)) = (&outcome, attend)
             && answered.is_none()
         {
             let state = self.core.state();
@@ -407,8 +407,7 @@ impl Driver {
                 self.answers.wait(*message, attend);
             }
         }
-        let sequence = self.core.state().seq();
-        let done = outcome.map(|outcome| Done { outcome, sequence, answered });
+        let done = outcome.map(|outcome| Done { outcome, answered });
         self.core.tell(Box::new(move || {
             let _ = told.send(done.map_err(Refusal::Rejected));
         }));

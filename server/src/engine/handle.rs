@@ -78,8 +78,6 @@ pub enum Answer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Done {
     pub(super) outcome: Outcome,
-    /// Sequence of its last event.
-    pub(super) sequence: u64,
     /// For a repeated message: the turn that it was in, if that has ended.
     pub(super) answered: Option<Answered>,
 }
@@ -243,7 +241,7 @@ impl Handle {
     ) -> Result<(MessageId, u64), Refusal> {
         let done = durable(self.submit(command, request, None).await?).await?;
         match done.outcome {
-            Outcome::Message { message, .. } => Ok((message, done.sequence)),
+            Outcome::Message { message, sequence, .. } => Ok((message, sequence)),
             other => Err(no_message(&other)),
         }
     }
@@ -259,10 +257,10 @@ impl Handle {
         Ok(async {
             let done = durable(done).await?;
             match done.outcome {
-                Outcome::Message { agent, message } => Ok(Waiting {
+                Outcome::Message { agent, message, sequence } => Ok(Waiting {
                     agent,
                     message,
-                    sequence: done.sequence,
+                    sequence,
                     answered: done.answered,
                     answer,
                 }),

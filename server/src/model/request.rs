@@ -32,6 +32,9 @@ pub enum Outcome {
         agent: AgentId,
         /// The message.
         message: MessageId,
+        /// Sequence of the event that enqueued it; 0 in journals that do not tell it.
+        #[serde(default)]
+        sequence: u64,
     },
     /// A tool was called.
     Call(CallId),
@@ -245,7 +248,7 @@ mod tests {
     fn an_answer_is_found_by_the_key_of_its_message() {
         let mut requests = Requests::default();
         let message = MessageId::from_u128(9);
-        let outcome = Outcome::Message { agent: AgentId::from_u128(8), message };
+        let outcome = Outcome::Message { agent: AgentId::from_u128(8), message, sequence: 3 };
         let end = Timestamp::from_micros(9);
         requests.insert(Timestamp::default(), ("key-1", "f"), end, &outcome, Requests::MAX);
         let answered = Answered { turn: TurnId::from_u64(3), seq: 12 };

@@ -486,8 +486,9 @@ mod golden {
 
     use super::*;
 
-    /// Homes of all versions, the newest last. In version 2, `turn.start` has its envelope's hash.
-    const HOMES: [&str; 2] = ["home-v1", "home-v2"];
+    /// Homes of all versions, the newest last. In version 2, `turn.start` has its envelope's hash;
+    /// in version 3, the key of a message has the sequence of its event.
+    const HOMES: [&str; 3] = ["home-v1", "home-v2", "home-v3"];
 
     fn folder(home: &str) -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(home)

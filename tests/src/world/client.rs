@@ -136,8 +136,8 @@ impl Client {
             return;
         }
         match self.handle.send(asked.command, request).await {
-            Ok(Waiting { agent, message, answer, answered, .. }) => {
-                self.memory.acknowledge(key, Outcome::Message { agent, message });
+            Ok(Waiting { agent, message, sequence, answer, answered }) => {
+                self.memory.acknowledge(key, Outcome::Message { agent, message, sequence });
                 if answered.is_some() {
                     return;
                 }

@@ -97,13 +97,17 @@ async fn an_answer_that_nobody_waits_for_goes_to_the_inbox_however_soon_it_comes
     let world = World::new(1 << 20);
     world.handle.execute(create("a"), None).await.unwrap();
     let mut news = world.handle.feed().watch();
-    let mut posted = Box::pin(world.handle.post(send("a", "hello"), None));
+    let request = Request { id: "one".into(), fingerprint: "f".into() };
+    let post = || world.handle.post(send("a", "hello"), Some(request.clone()));
+    let mut posted = Box::pin(post());
     assert!((&mut posted).now_or_never().is_none(), "it is handed over, and not durable yet");
     // It is answered before whoever posted it is told that it was sent.
     while !world.events().iter().any(|name| name == "turn.complete") {
         news.changed().await.unwrap();
     }
-    let (message, _) = posted.await.unwrap();
+    let (message, sequence) = posted.await.unwrap();
+    assert_eq!(world.events()[sequence as usize - 1], "message.enqueued");
+    assert_eq!(post().await.unwrap(), (message, sequence));
     let inbox = world.handle.read(|state| state.user_inbox().clone()).await.unwrap();
     let answers: Vec<_> = inbox.iter().map(|answer| (answer.reply_to, &*answer.text)).collect();
     assert_eq!(answers, [(Some(message), "done: hello")]);

@@ -54,7 +54,9 @@ impl Plan<'_, '_> {
             ..Letter::new(Party::User, Party::Agent(agent.id), Kind::Request, text)
         };
         let message = self.enqueue(letter);
-        Ok(Outcome::Message { agent: agent.id, message })
+        // Events are numbered in the order in which they are pushed.
+        let sequence = self.state.seq() + self.events.len() as u64;
+        Ok(Outcome::Message { agent: agent.id, message, sequence })
     }
 
     /// Whether an inbox takes another message: it has room, and no budget keeps its agent from
