@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use crate::engine::{Archive, CheckpointDone, Sink, Span, remove_shell};
+use crate::engine::{Archive, CheckpointDone, Removal, Sink, Span, remove_shell};
 use crate::journal::{Disk, Journal};
 use crate::model::{Commit, Entry, SessionId};
 use crate::projection::{self, Worker};
@@ -64,17 +64,18 @@ impl Tail {
 impl Sink for ToProjections {
     fn commit(&mut self, commit: &Arc<Commit>) {
         self.worker.commit(commit.clone());
-        for session in commit.removed.iter().copied() {
-            let (homes, shells) = (self.homes.clone(), self.shells.clone());
-            tokio::task::spawn_blocking(move || {
-                if let Err(error) = remove_shell(&shells, session) {
-                    tracing::warn!(%session, %error, "the shell of a session was not removed");
-                }
-                if let Err(error) = remove_home(&homes, session) {
-                    tracing::warn!(%session, %error, "the home of a session was not removed");
-                }
-            });
-        }
+    }
+
+    fn removal(&self, session: SessionId) -> Removal {
+        let (homes, shells) = (self.homes.clone(), self.shells.clone());
+        Box::new(move || {
+            if let Err(error) = remove_shell(&shells, session) {
+                tracing::warn!(%session, %error, "the shell of a session was not removed");
+            }
+            if let Err(error) = remove_home(&homes, session) {
+                tracing::warn!(%session, %error, "the home of a session was not removed");
+            }
+        })
     }
 
     fn checkpoint(&mut self, sequence: u64, state: Vec<u8>, done: Option<CheckpointDone>) {

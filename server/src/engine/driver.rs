@@ -482,6 +482,7 @@ impl Driver {
     fn release_front(&mut self) {
         let Some(InFlight { release, checkpoint, .. }) = self.in_flight.pop_front() else { return };
         let Release { commit, tell, effects } = release;
+        let removed = commit.removed.clone();
         let commit = Arc::new(commit);
         for effect in &effects {
             match effect {
@@ -509,6 +510,14 @@ impl Driver {
         }
         for effect in effects {
             self.act(effect);
+        }
+        for session in removed {
+            let (over, removal) = (self.runners.over(session), self.sink.removal(session));
+            self.runners.spawn(async move {
+                over.await;
+                // It tells what it cannot remove by itself.
+                let _ = tokio::task::spawn_blocking(removal).await;
+            });
         }
     }
 

@@ -257,13 +257,9 @@ impl Handle {
         Ok(async {
             let done = durable(done).await?;
             match done.outcome {
-                Outcome::Message { agent, message, sequence } => Ok(Waiting {
-                    agent,
-                    message,
-                    sequence,
-                    answered: done.answered,
-                    answer,
-                }),
+                Outcome::Message { agent, message, sequence } => {
+                    Ok(Waiting { agent, message, sequence, answered: done.answered, answer })
+                }
                 other => Err(no_message(&other)),
             }
         })

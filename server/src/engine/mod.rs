@@ -56,11 +56,17 @@ use crate::provider::Registry;
 pub trait Sink: Send {
     /// Takes a commit, in order.
     fn commit(&mut self, commit: &Arc<Commit>);
+    /// Removes what lies outside the log of a session that was deleted. Called once nothing of it
+    /// runs any more.
+    fn removal(&self, session: SessionId) -> Removal;
     /// Takes the state at the last sequence that was handed over, for a checkpoint.
     fn checkpoint(&mut self, sequence: u64, state: Vec<u8>, done: Option<CheckpointDone>);
     /// Bytes that were handed over and are not written yet.
     fn backlog(&self) -> u64;
 }
+
+/// Removes something. It blocks, and tells the log of the daemon what it cannot remove.
+pub type Removal = Box<dyn FnOnce() + Send>;
 
 /// Told when a checkpoint is written, or why it is not.
 pub type CheckpointDone = tokio::sync::oneshot::Sender<Result<(), String>>;

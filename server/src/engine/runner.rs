@@ -79,6 +79,8 @@ struct Current {
 #[derive(Default)]
 pub(super) struct Runners {
     live: FxHashMap<SessionId, Runner>,
+    /// Cancelled when nothing of a session runs any more.
+    over: FxHashMap<SessionId, CancellationToken>,
     tasks: TaskTracker,
 }
 
@@ -115,8 +117,10 @@ impl Runners {
             socket: None,
             secrets,
         };
+        let over = CancellationToken::new();
+        self.over.insert(session, over.clone());
         self.tasks.spawn(async move {
-            let _errand = errand;
+            let (_errand, _over) = (errand, over.drop_guard());
             let ended = {
                 let run = AssertUnwindSafe(task.run(queue)).catch_unwind();
                 tokio::select! {
@@ -193,6 +197,16 @@ impl Runners {
         let turn = self.live.remove(&session).and_then(|runner| runner.turn);
         if let Some(current) = turn {
             current.cancel.cancel();
+        }
+    }
+
+    /// Resolves when nothing of a session runs any more that is not opened again.
+    pub(super) fn over(&mut self, session: SessionId) -> impl Future<Output = ()> + use<> {
+        let over = self.over.remove(&session);
+        async move {
+            if let Some(over) = over {
+                over.cancelled().await;
+            }
         }
     }
 

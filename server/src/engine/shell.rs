@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -124,19 +125,19 @@ struct Kept {
     env: String,
 }
 
-/// Commands as processes of the launcher.
-#[derive(Debug, Clone)]
-pub struct LaunchedShells {
-    launcher: Launcher,
+/// Where what is kept of shells lies: a file for each session.
+#[derive(Debug)]
+struct Shelf {
     folder: PathBuf,
+    /// Held while something is written there: an agent may run several commands at once.
+    writing: Mutex<()>,
 }
 
-impl LaunchedShells {
-    /// Shells whose state is kept in a folder, which is made if it is not there.
-    #[expect(clippy::disallowed_methods, reason = "beside the journal: none of it is the truth")]
-    pub fn new(launcher: Launcher, folder: &Path) -> io::Result<Self> {
+#[expect(clippy::disallowed_methods, reason = "beside the journal: none of it is the truth")]
+impl Shelf {
+    fn new(folder: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(folder)?;
-        Ok(Self { launcher, folder: folder.to_owned() })
+        Ok(Self { folder: folder.to_owned(), writing: Mutex::default() })
     }
 
     fn path(&self, session: SessionId) -> PathBuf {
@@ -144,18 +145,31 @@ impl LaunchedShells {
     }
 
     /// What was kept; nothing if it cannot be read.
-    #[expect(clippy::disallowed_methods, reason = "beside the journal: none of it is the truth")]
     fn load(&self, session: SessionId) -> Kept {
         let text = std::fs::read(self.path(session)).unwrap_or_default();
         serde_json::from_slice(&text).unwrap_or_default()
     }
 
-    /// Keeps what a command said.
-    #[expect(clippy::disallowed_methods, reason = "beside the journal: none of it is the truth")]
+    /// Keeps what a command said, in place of what was kept.
     fn store(&self, session: SessionId, kept: &Kept) -> io::Result<()> {
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let beside = self.folder.join(format!(".{session}.tmp"));
         std::fs::write(&beside, serde_json::to_vec(kept)?)?;
         std::fs::rename(&beside, self.path(session))
+    }
+}
+
+/// Commands as processes of the launcher.
+#[derive(Debug, Clone)]
+pub struct LaunchedShells {
+    launcher: Launcher,
+    shelf: Arc<Shelf>,
+}
+
+impl LaunchedShells {
+    /// Shells whose state is kept in a folder, which is made if it is not there.
+    pub fn new(launcher: Launcher, folder: &Path) -> io::Result<Self> {
+        Ok(Self { launcher, shelf: Arc::new(Shelf::new(folder)?) })
     }
 
     async fn run_in(
@@ -217,16 +231,17 @@ impl Shells for LaunchedShells {
         cancel: CancellationToken,
     ) -> BoxFuture<'_, Ran> {
         async move {
-            let kept = self.load(session);
+            let kept = self.shelf.load(session);
             let finished = match self.run_in((session, &kept), world, &args, &cancel).await {
                 Ok(finished) => finished,
                 Err(error) => return (Err(error), Vec::new()),
             };
             let mut shown = finished.show();
-            // One that did not come to its end keeps what was.
-            if let Some(now) = finished.kept() {
+            // One that did not come to its end keeps what was; and the session of one whose turn is
+            // over may be deleted.
+            if let Some(now) = finished.kept().filter(|_| !cancel.is_cancelled()) {
                 shown["dir"] = json!(now.dir);
-                if let Err(error) = self.store(session, &now) {
+                if let Err(error) = self.shelf.store(session, &now) {
                     shown["note"] = json!(format!("folder and variables were not kept: {error}"));
                 }
             }
@@ -412,6 +427,25 @@ mod tests {
         clipped.push(b"ghijkl");
         assert_eq!((clipped.whole(), clipped.dropped), (None, 4));
         assert_eq!(clipped.text(), "abcd\n[4 bytes are left out]\nijkl");
+    }
+
+    #[test]
+    fn commands_that_end_at_once_keep_what_one_of_them_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let (shelf, session) = (Shelf::new(folder.path()).unwrap(), SessionId::from_u128(1));
+        let said = |n: usize| Kept { dir: format!("/{n}"), env: n.to_string().repeat(10_000 * n) };
+        std::thread::scope(|threads| {
+            for n in 1..=4 {
+                let (shelf, said) = (&shelf, said(n));
+                threads.spawn(move || {
+                    for _ in 0..200 {
+                        shelf.store(session, &said).unwrap();
+                        assert_ne!(shelf.load(session), Kept::default());
+                    }
+                });
+            }
+        });
+        assert!((1..=4).any(|n| shelf.load(session) == said(n)));
     }
 
     #[test]

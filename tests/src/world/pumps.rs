@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use substrat_server::engine::{Archive, CheckpointDone, Sink, Span};
+use substrat_server::engine::{Archive, CheckpointDone, Removal, Sink, Span};
 use substrat_server::journal::{self, Disk, Journal, SimDisk, Stepper};
 use substrat_server::model::{Commit, Entry, SessionId};
 use substrat_server::projection::{self, Cut, Projector};
@@ -87,6 +87,11 @@ impl Sink for Queue {
     fn commit(&mut self, commit: &Arc<Commit>) {
         self.0.backlog.fetch_add(size(commit), Ordering::Relaxed);
         self.push(Job::Commit(commit.clone()));
+    }
+
+    fn removal(&self, _: SessionId) -> Removal {
+        // Nothing lies outside the logs.
+        Box::new(|| {})
     }
 
     fn checkpoint(&mut self, sequence: u64, state: Vec<u8>, done: Option<CheckpointDone>) {

@@ -1,27 +1,24 @@
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::fake::Fake;
 use super::*;
 use crate::engine::{
     Answer, Archive, CheckpointDone, Ended, Engine, Fatal, Handle, Item, Limits, Parts, RandomIds,
-    Refusal, Sink, Span, ToolSocket, ToolSockets, now,
+    Refusal, Removal, Sink, Span, ToolSocket, ToolSockets, now,
 };
 use crate::journal::{self, Disk, DiskFile, Fault, Journal, SimDisk, Writer};
 use crate::model::{
-    AgentId, Commit, Entry, Event, FailureClass, Json, Outcome, Rejection, Request, Saved,
-    SessionId, State,
+    AgentId, Commit, Entry, Event, FailureClass, Outcome, Rejection, Request, SessionId, State,
 };
-use crate::provider::{
-    Capabilities, Failure, Health, Info, Instance, Objection, OutputKind, Prompt, Provider,
-    Registry, Spec, TurnIo,
-};
+use crate::provider::{Provider, Registry};
 use crate::workspace::Files;
 
 /// A simulated disk whose syncs can be held back.
@@ -120,12 +117,16 @@ impl DiskFile for SlowFile {
 /// What went where, in order.
 type Log = Arc<Mutex<Vec<String>>>;
 
-struct Recorder(Log);
+struct Recorder(Log, mpsc::UnboundedSender<SessionId>);
 
 impl Sink for Recorder {
     fn commit(&mut self, commit: &Arc<Commit>) {
         let names = commit.lines.iter().map(|line| line.entry.event.name().to_owned());
         self.0.lock().unwrap().extend(names);
+    }
+    fn removal(&self, session: SessionId) -> Removal {
+        let removed = self.1.clone();
+        Box::new(move || removed.send(session).unwrap())
     }
     fn checkpoint(&mut self, sequence: u64, _: Vec<u8>, done: Option<CheckpointDone>) {
         self.0.lock().unwrap().push(format!("checkpoint {sequence}"));
@@ -167,88 +168,13 @@ impl ToolSockets for Nothing {
     }
 }
 
-/// Does what its prompt says.
-#[derive(Default)]
-pub(super) struct Fake {
-    attempts: Arc<AtomicUsize>,
-    tool_socket: bool,
-}
-
-impl Fake {
-    /// One whose processes call tools on a socket.
-    pub(super) fn with_socket() -> Self {
-        Self { tool_socket: true, ..Self::default() }
-    }
-}
-
-impl Provider for Fake {
-    fn info(&self) -> Info {
-        Info {
-            name: "fake".into(),
-            kind: "fake",
-            description: "does as it is told".into(),
-            capabilities: Capabilities { tool_socket: self.tool_socket, ..Capabilities::default() },
-            call_limit: None,
-        }
-    }
-    fn examine(&self, _: bool) -> BoxFuture<'_, Health> {
-        std::future::ready(Health::default()).boxed()
-    }
-    fn check(&self, _: &str, _: Option<&str>) -> Result<(), Objection> {
-        Ok(())
-    }
-    fn open(&self, _: Spec) -> BoxFuture<'_, Result<Box<dyn Instance>, Failure>> {
-        let instance: Box<dyn Instance> =
-            Box::new(Fake { attempts: self.attempts.clone(), ..Fake::default() });
-        async { Ok(instance) }.boxed()
-    }
-}
-
-impl Instance for Fake {
-    fn turn<'a>(
-        &'a mut self,
-        prompt: Prompt,
-        io: Arc<dyn TurnIo>,
-    ) -> BoxFuture<'a, Result<crate::provider::Ended, Failure>> {
-        async move {
-            let attempt = self.attempts.fetch_add(1, Ordering::Relaxed);
-            let text = prompt.messages[0].text.to_string();
-            match text.as_str() {
-                "panic" => panic!("told to"),
-                "wait" => {
-                    io.cancelled().cancelled().await;
-                    return Ok(crate::provider::Ended::Cancelled);
-                }
-                "fail once" if attempt == 0 => {
-                    let class = FailureClass::Transient;
-                    return Err(Failure { class, message: "once".into(), retry_after: None });
-                }
-                "call" => {
-                    let long = Json::of(&"x".repeat(9 << 20)).unwrap();
-                    io.call_tool("refused", long).await.unwrap_err();
-                    io.emit(OutputKind::Text, "refused");
-                    io.call_tool("unknown", Json::null()).await.unwrap_err();
-                    io.emit(OutputKind::Text, "called");
-                    io.cancelled().cancelled().await;
-                }
-                "fail" => return Err(Failure::permanent("told to")),
-                _ => {}
-            }
-            let response = format!("done: {text}");
-            Ok(crate::provider::Ended::Completed { response, saved: Saved::Unchanged })
-        }
-        .boxed()
-    }
-    fn suspend(self: Box<Self>) -> BoxFuture<'static, Result<Saved, Failure>> {
-        async { Ok(Saved::Unchanged) }.boxed()
-    }
-}
-
 pub(super) struct World {
     slow: SlowDisk,
     journal: Journal,
     pub(super) handle: Handle,
     log: Log,
+    /// Deleted sessions of which what lies outside the log was removed.
+    pub(super) removed: mpsc::UnboundedReceiver<SessionId>,
     running: JoinSet<Result<Ended, Fatal>>,
     _folder: tempfile::TempDir,
 }
@@ -275,9 +201,10 @@ impl World {
         let journal = Journal::start(writer).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let log = Log::default();
+        let (told, removed) = mpsc::unbounded_channel();
         let parts = Parts {
             journal: journal.clone(),
-            sink: Box::new(Recorder(log.clone())),
+            sink: Box::new(Recorder(log.clone(), told)),
             providers,
             files: Files::new(folder.path().join("workspaces"), folder.path()),
             shells: Arc::new(crate::engine::NoShells),
@@ -290,7 +217,7 @@ impl World {
             Engine::new(State::default(), Vec::new(), policy(), ids, Arc::new(Nothing), parts);
         let mut running = JoinSet::new();
         running.spawn(engine.run());
-        Self { slow, journal, handle, log, running, _folder: folder }
+        Self { slow, journal, handle, log, removed, running, _folder: folder }
     }
 
     async fn agents(&self) -> usize {
@@ -318,7 +245,7 @@ impl Drop for World {
 }
 
 /// Lets everything else that can go on do so.
-async fn settle() {
+pub(super) async fn settle() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }

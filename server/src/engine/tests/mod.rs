@@ -4,6 +4,7 @@ mod backends;
 mod calls;
 mod core;
 mod driver;
+mod fake;
 mod sockets;
 
 use std::collections::BTreeMap;

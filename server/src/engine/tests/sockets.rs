@@ -1,9 +1,12 @@
-//! When the tool socket of a session is closed.
+//! When the tool socket of a session is closed, and what lies of it is removed.
 
 use std::io;
 use std::sync::Arc;
 
-use super::driver::{Fake, World};
+use tokio::sync::Semaphore;
+
+use super::driver::{World, settle};
+use super::fake::Fake;
 use super::*;
 use crate::engine::handle::Report;
 use crate::engine::{Handle, ToolSocket, ToolSockets};
@@ -68,4 +71,31 @@ async fn a_crash_is_told_once_the_socket_is_closed() {
     world.handle.execute(send("a", "panic"), None).await.unwrap();
     let told = until(&world, "agent.crashed").await;
     assert_eq!(told, ["agent.created", "agent.created", "agent.crashed"]);
+}
+
+#[test]
+fn what_lies_of_a_session_is_removed_once_nothing_of_it_runs() {
+    // What blocks is done in the order in which it came, by a single thread.
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().max_blocking_threads(1).build().unwrap();
+    runtime.block_on(delete_one_that_still_runs());
+}
+
+async fn delete_one_that_still_runs() {
+    let may_close = Arc::new(Semaphore::new(0));
+    let fake = Arc::new(Fake::slow(may_close.clone())) as Arc<dyn Provider>;
+    let mut world = World::with(1 << 20, Registry::of([fake]));
+    world.handle.execute(create("a"), None).await.unwrap();
+    world.ask("a", "hello").await;
+    let agent = "a".to_owned();
+    world.handle.execute(Command::Terminate { agent, recursive: false }, None).await.unwrap();
+    let session = world.handle.read(|state| state.agents().next().unwrap().session.id);
+    let session = session.await.unwrap();
+    let deleted = Command::DeleteSession { session: session.to_string() };
+    world.handle.execute(deleted, None).await.unwrap();
+    settle().await;
+    tokio::task::spawn_blocking(|| ()).await.unwrap();
+    assert!(world.removed.try_recv().is_err(), "its backend still runs");
+    may_close.add_permits(1);
+    assert_eq!(world.removed.recv().await, Some(session));
 }
