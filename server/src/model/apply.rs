@@ -2,10 +2,9 @@
 
 use super::turn::{Call, Over};
 use super::{
-    Activity, Agent, AgentCreated, AgentId, AgentTerminated, Answered, Entry, Event, Gate,
-    GateAction, Kind, Level, Message, MessageEnqueued, MessageId, Multicast, Ready, Reminder,
-    Requests, Session, SessionId, SessionState, State, Timestamp, Turn, TurnId, Usage, Wait,
-    Workspace,
+    Activity, Agent, AgentCreated, AgentId, AgentTerminated, Answered, Entry, Event, Gate, Kind,
+    Level, Message, MessageEnqueued, MessageId, Multicast, Ready, Reminder, Requests, Session,
+    SessionId, SessionState, State, Timestamp, Turn, TurnId, Usage, Wait, Workspace,
 };
 
 impl State {
@@ -311,17 +310,8 @@ impl Agent {
                     None => self.metadata.remove(&data.key),
                 };
             }
-            Event::ToolGate(data) => {
-                self.gate = match data.action {
-                    GateAction::Gate => Gate::Gated { permits: 0 },
-                    GateAction::Ungate => Gate::Open,
-                };
-            }
-            Event::ToolPermitTurn(_) => {
-                if let Gate::Gated { permits } = &mut self.gate {
-                    *permits += 1;
-                }
-            }
+            Event::ToolGate(data) => self.set_gate(data.action),
+            Event::ToolPermitTurn(_) => self.give_permit(),
             Event::MessageDelivered(data) => self.remove_message(data.message_id, entry.at),
             Event::MessageDiscarded(data) => {
                 self.remove_message(data.message_id, entry.at);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Agent, Gate};
+use super::{Agent, Gate, GateAction};
 
 /// An agent wants to go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,6 +83,24 @@ impl Agent {
         }
     }
 
+    /// Closes its gate or opens it. Permits are of one closed gate, and end with that.
+    pub(super) fn set_gate(&mut self, action: GateAction) {
+        self.gate = match action {
+            GateAction::Gate => Gate::Gated { permits: 0 },
+            GateAction::Ungate => Gate::Open,
+        };
+        if let Some(turn) = self.turn_mut() {
+            turn.permitted = false;
+        }
+    }
+
+    /// Permits one more turn, if its gate is closed.
+    pub(super) fn give_permit(&mut self) {
+        if let Gate::Gated { permits } = &mut self.gate {
+            *permits += 1;
+        }
+    }
+
     /// Uses a permit up, if its gate is closed. Whether it did.
     pub(super) fn use_permit(&mut self) -> bool {
         let Gate::Gated { permits } = &mut self.gate else { return false };
@@ -91,13 +109,10 @@ impl Agent {
         left.is_some()
     }
 
-    /// Gives the permit of a turn back that did not come to its end, unless its gate was opened.
+    /// Gives the permit of a turn back that did not come to its end.
     pub(super) fn give_permit_back(&mut self) {
-        let was_permitted = self.turn().is_some_and(|turn| turn.permitted);
-        if let Gate::Gated { permits } = &mut self.gate
-            && was_permitted
-        {
-            *permits += 1;
+        if self.turn().is_some_and(|turn| turn.permitted) {
+            self.give_permit();
         }
     }
 }

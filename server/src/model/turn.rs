@@ -21,7 +21,7 @@ pub struct Turn {
     /// Tool calls without a result yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<Call>,
-    /// Whether it used up a permit of its gated agent.
+    /// Whether it used up a permit of the gate that its agent still has.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub permitted: bool,
     /// The attempt that comes, while the turn pauses after one that failed.

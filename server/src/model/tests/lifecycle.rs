@@ -38,6 +38,18 @@ fn a_permitted_turn_that_is_interrupted_starts_again() {
     world.send("a", "two");
     assert!(world.agent("a").turn().is_none(), "one turn was permitted");
 
+    // A gate that was opened and closed again since permits nothing.
+    let mut world = World::new(4);
+    world.create("a");
+    world.run(Command::Gate { agent: "a".into() }).unwrap();
+    world.run(Command::PermitTurn { agent: "a".into() }).unwrap();
+    world.send("a", "one");
+    world.run(Command::Ungate { agent: "a".into() }).unwrap();
+    world.run(Command::Gate { agent: "a".into() }).unwrap();
+    world.crash();
+    assert_eq!(world.agent("a").gate, Gate::Gated { permits: 0 });
+    assert!(world.agent("a").turn().is_none());
+
     // One that began before its gate was closed gives nothing back.
     let mut world = World::new(4);
     world.create("a");
@@ -45,6 +57,7 @@ fn a_permitted_turn_that_is_interrupted_starts_again() {
     world.run(Command::Gate { agent: "a".into() }).unwrap();
     world.crash();
     assert_eq!(world.agent("a").gate, Gate::Gated { permits: 0 });
+    assert!(world.agent("a").turn().is_none());
 }
 
 #[test]
