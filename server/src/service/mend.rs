@@ -59,7 +59,8 @@ impl Api {
             let (files, of) = (self.files.clone(), root.clone());
             match self.at_git(move || files.remove_workspace(id, &of, Some(&git))).await {
                 Ok(Ok(None)) => tracing::warn!(root, "removed a worktree that was cut off at that"),
-                Ok(Ok(Some(left))) => tracing::error!(root, left, "removed what can be removed"),
+                // What stays known is told as an error where that is found.
+                Ok(Ok(Some(left))) => tracing::warn!(root, left, "removed what can be removed"),
                 Ok(Err(error)) => tracing::error!(root, %error, "could not be removed"),
                 Err(panic) => tracing::error!(root, reason = panic.message(), "removing crashed"),
             }
