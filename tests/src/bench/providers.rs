@@ -192,12 +192,14 @@ async fn added(figures: &mut Figures, name: &str, program: &Path, direct: Begin)
     );
 }
 
-/// Pieces of output of an agent that says when it wrote them.
+/// Pieces of output of an agent that says when it wrote them, beside the same ones read from its
+/// pipe.
 async fn on_the_way(figures: &mut Figures) {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("clock");
     std::fs::write(&program, CLOCK).unwrap();
     std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let mut read = from_pipe(&program);
     let program = format!("providers.clock.program={}", program.display());
     let settings = ["providers.clock.kind=acp", &program];
     let daemon = Daemon::on(&folder.path().join("home"), &settings);
@@ -208,11 +210,8 @@ async fn on_the_way(figures: &mut Figures) {
     let mut late = Vec::new();
     loop {
         let item = watch.next().await;
-        let now = Duration::try_from(rustix::time::clock_gettime(rustix::time::ClockId::Monotonic));
-        let now = now.unwrap().as_nanos();
         for text in deltas(std::slice::from_ref(&item)).into_iter().filter_map(|(.., text)| text) {
-            let times = text.split_whitespace().map(|time| time.parse::<u128>().unwrap());
-            late.extend(times.map(|then| now.saturating_sub(then) as f64 / 1e6));
+            late.extend(lateness(&text));
         }
         if event_name(&item) == Some("turn.complete") {
             break;
@@ -224,8 +223,33 @@ async fn on_the_way(figures: &mut Figures) {
         figures.add(
             format!("a delta, pipe to attached client: {name}"),
             (value, "ms"),
-            None,
+            Some(("ms from the pipe alone", percentile(&mut read, share))),
             target,
         );
     }
+}
+
+/// How long pieces of output are on their way where nothing but a pipe is between, in ms.
+fn from_pipe(program: &Path) -> Vec<f64> {
+    let mut command = Command::new(program);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    writeln!(stdin, "{}", json!({ "id": 1, "method": "session/prompt" })).unwrap();
+    drop(stdin);
+    let mut late = Vec::new();
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        let message: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        let text = message["params"]["update"]["content"]["text"].as_str();
+        late.extend(text.into_iter().flat_map(lateness));
+    }
+    child.wait().unwrap();
+    late
+}
+
+/// How long ago the times of a text were, in ms.
+fn lateness(text: &str) -> impl Iterator<Item = f64> + '_ {
+    let now = Duration::try_from(rustix::time::clock_gettime(rustix::time::ClockId::Monotonic));
+    let now = now.unwrap().as_nanos();
+    let times = text.split_whitespace().map(|time| time.parse::<u128>().unwrap());
+    times.map(move |then| now.saturating_sub(then) as f64 / 1e6)
 }
